@@ -69,19 +69,18 @@ class Jax(Framework):
     Options: ClassVar[type[Any]] = JaxOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device, such as `cpu`; `strategy` and `model` make no difference.
 
-        For `cpu` it has no CUDA packages, and a lock for every Python of the range. Other devices have JAX's packages
-        for CUDA 12, without a lock.
+        For `cpu` it has no CUDA packages, and a lock file for every Python version that the plugin supports. Other
+        devices have JAX's packages for CUDA 12, without a lock file.
         """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why JAX cannot run a combination of declared capabilities; None if it can.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses options that have
-        no effect in the case (`explain_refused_option`).
+        `options` is a `JaxOptions`. An option is refused if it has no effect in the case.
         """
         return explain_refused_option(options, spec)

@@ -13,7 +13,7 @@ class JaxOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     one_process_per_node: bool = factor(
@@ -27,7 +27,7 @@ class JaxOptions:
 
 
 def explain_refused_option(options: JaxOptions, spec: RunSpec) -> str | None:
-    """Return a sentence that says why an option cannot have its value; None if all options are accepted.
+    """Return a sentence that says why an option cannot have its value in the case `spec`; None if all are accepted.
 
     An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
     not be `auto`.

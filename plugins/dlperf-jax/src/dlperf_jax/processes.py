@@ -6,13 +6,12 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case, in the order of ranks: a trainer per device, except in one case.
+    """Return the processes of a case, in the order of ranks: one trainer per device, or per node in one setting.
 
-    With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node.
+    With the strategy `all_reduce` and the option `one_process_per_node`, there is one trainer per node.
 
-    With `all_reduce` and several trainers, each has the variables of `jax.distributed`, and on GPUs a variable with the
-    network interface for NCCL. On CPUs the worker itself gives gloo its node's address. `cluster` describes the case's
-    nodes.
+    With `all_reduce` and several trainers, each has the environment variables that `join_trainers` lists. On CPUs the
+    worker itself gives gloo its node's address. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -21,10 +20,11 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device or per node, in the order of ranks, with the variables by which they join.
+    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
 
-    They are JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; on GPUs of several nodes also
-    NCCL_SOCKET_IFNAME. A single trainer has none. `cluster` describes the case's nodes.
+    With the option `one_process_per_node`, there is a trainer per node. The variables are JAX_COORDINATOR_ADDRESS,
+    JAX_NUM_PROCESSES and JAX_PROCESS_ID, and on GPUs NCCL_SOCKET_IFNAME if the node's network interface is known. A
+    single trainer has none of them. `cluster` describes the case and its nodes.
     """
     trainers = one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
     if len(trainers) == 1:

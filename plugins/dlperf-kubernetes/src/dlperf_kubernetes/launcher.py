@@ -30,7 +30,7 @@ class Kubernetes(Topology):
         """Check that the option `image` names an image; `nodes` is not used.
 
         Raises:
-            SpecError: It is empty.
+            SpecError: The option `image` is empty.
         """
         if not options.image:
             raise SpecError(
@@ -46,26 +46,29 @@ class Kubernetes(Topology):
         raise UsageError(_ADVICE)
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands from the submission of a manifest `job.json` to the import of its result.
+        """Return the commands that submit the manifest `job.json`, follow its logs and import its result.
 
-        Each is its words; a word `>` redirects to the file after it. The last deletes the job's objects. Nothing is
-        started or written.
+        The last command deletes the objects of the job. Each command is a tuple of its words; a word `>` redirects the
+        output to the file after it. No command is started, and no file is written.
         """
         return _commands(job, "job.json")
 
     def script(self, job: Job) -> str:
-        """Return the manifest of `job` without the bundle, as JSON text."""
+        """Return the manifest of `job` as indented JSON text, with an empty Secret in place of the bundle."""
         return json.dumps(make_manifest(job, b""), indent=1)
 
     def submission(self, job: Job, file: str) -> Submission:
-        """Return the manifest, as JSON, and the commands from its submission to the import of the result.
+        """Return the manifest, as JSON bytes, and the shell commands that submit it and import the result.
+
+        The last command deletes the objects of the job.
 
         Args:
-            job: The case and its bundle, which is read.
+            job: The case and the path of its bundle, which is read.
             file: The path that the manifest will have, for the commands.
 
         Raises:
-            Unavailable: The bundle is larger than a Secret may be.
+            Unavailable: The compressed bundle is larger than a Secret may be (`MAX_BUNDLE_SIZE`).
+            zipfile.BadZipFile: The bundle is not a zip archive.
             OSError: The bundle cannot be read.
         """
         bundle = compress(job.bundle.read_bytes())

@@ -21,16 +21,18 @@ _INSTANCE = "app.kubernetes.io/instance"
 
 
 def job_name(job: Job) -> str:
-    """Return the name of the job's objects: a DNS label that leaves room for the number of a pod.
+    """Return the name of the objects of a job: a DNS label, at most 56 characters long, made from `Job.id`.
 
-    It is the same for the same `Job.id`, and differs for another one.
+    The length leaves room for the number of a pod. Jobs with different `Job.id` have different names.
     """
     readable = re.sub("[^a-z0-9]+", "-", job.id.lower())[:40].strip("-")
     return f"dlperf-{readable}-{hashlib.sha256(job.id.encode()).hexdigest()[:8]}"
 
 
 def compress(bundle: bytes) -> bytes:
-    """Return a bundle, a zip archive, with strong compression and without bytecode, which is for this machine's Python.
+    """Return the zip archive `bundle` with the strongest compression and without `.pyc` files.
+
+    Those hold bytecode, which only this machine's Python version reads.
 
     Raises:
         zipfile.BadZipFile: The bundle is not a zip archive.
@@ -44,11 +46,11 @@ def compress(bundle: bytes) -> bytes:
 
 
 def make_manifest(job: Job, bundle: bytes) -> dict[str, Any]:
-    """Return the manifest, as JSON values: a List of a Secret, a Service if there are several nodes, and the Job.
+    """Return the manifest as JSON values: a List of a Secret, a Service if there are several nodes, and an Indexed Job.
 
     Args:
-        job: The case, with `KubernetesOptions`.
-        bundle: The bundle's content, which becomes the Secret's; may be empty.
+        job: The case; its `options` are `KubernetesOptions`.
+        bundle: The bundle's content, which the Secret holds; may be empty.
     """
     name = job_name(job)
     labels = {"app.kubernetes.io/name": "dlperf", _INSTANCE: name}

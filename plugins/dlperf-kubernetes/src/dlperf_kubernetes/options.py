@@ -31,7 +31,8 @@ class KubernetesOptions(AgentOptions):
     """Options of the launcher `kubernetes`.
 
     Raises:
-        ValueError: An option has a value of another form.
+        ValueError: An option is neither empty nor in the form that its help describes, or `cpus` is negative or not
+            finite.
     """
 
     image: str = option(

@@ -36,15 +36,15 @@ def _write(data: bytes) -> None:
 
 
 def main(bundle: str, hosts: str, timeout: str, *arguments: str) -> int:
-    """Run the agent of this pod's node, whose number is in the variable JOB_COMPLETION_INDEX, until it ends.
+    """Run the agent of this pod's node until it ends; the variable JOB_COMPLETION_INDEX has the node's number.
 
-    Standard error goes to a file, whose end becomes an event: the logs of a pod mix both streams. On node 0, the event
-    `case` is written first. After SIGTERM, the agent is told to end.
+    The agent's standard error goes to a file, whose end is written as an event, because the logs of a pod mix both
+    streams. On node 0, the event `case` is written first. After SIGTERM, the agent is told to end.
 
     Args:
-        bundle: The bundle's file.
+        bundle: Path of the bundle's file.
         hosts: The names of the first pods, joined by commas.
-        timeout: Maximum seconds to wait until these names are known, as text.
+        timeout: Maximum seconds to wait until these names can be resolved, as text.
         arguments: More arguments of the agent.
 
     Returns:

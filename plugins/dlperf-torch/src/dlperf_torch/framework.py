@@ -84,11 +84,11 @@ class Torch(Framework):
     Options: ClassVar[type[Any]] = TorchOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device and a strategy; `model` makes no difference.
+        """Return the environment for a kind of device, such as `cpu`, and a strategy; `model` makes no difference.
 
-        For `cpu` it has torch's build without CUDA packages, and a lock for every Python of the range. Other devices
-        have no lock: uv chooses torch's build for the machine. With `horovod` it also has Horovod, which is built from
-        source: on PyPI there are no wheels.
+        For `cpu` it has torch's build without CUDA packages, and a lock file for every Python version that it supports.
+        Other devices have no lock file: uv chooses torch's build for the machine. With the strategy `horovod`, Horovod
+        is built from source, because PyPI has no wheels of it.
         """
         on_cpu = device == "cpu"
         spec = EnvironmentSpec(
@@ -108,10 +108,10 @@ class Torch(Framework):
         )
 
     def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
-        """Return the C++ compiler with which inductor compiles for CPUs; nothing in other cases.
+        """Return the C++ compiler with which inductor compiles for CPUs, a tuple of one name; else an empty tuple.
 
-        It is the first word of the variable CXX of the case, or g++ if the case does not set that. If the case sets CXX
-        to the empty text, or hands on the node's own (None), nothing is required.
+        The name is the first word of the variable CXX that the case sets, or `g++` if the case does not name the
+        variable. If the case sets CXX to the empty text, or hands on the node's own (None), the tuple is empty.
         """
         if (spec.compiler, spec.device) != ("inductor", "cpu"):
             return ()
@@ -119,9 +119,8 @@ class Torch(Framework):
         return (compiler.split()[0],) if compiler else ()
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why torch cannot run a combination of declared capabilities; None if it can.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses options that have
-        no effect or no support in the case (`explain_refused_option`).
+        `options` is a `TorchOptions`. An option is refused if it has no effect or no support in the case.
         """
         return explain_refused_option(options, spec)

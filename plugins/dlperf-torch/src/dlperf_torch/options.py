@@ -21,7 +21,7 @@ class TorchOptions:
     """The options of the plugin, set with `--set NAME=VALUE`. `worker.levers.settle` chooses those that are None.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     cudnn_benchmark: bool = factor(
@@ -102,7 +102,7 @@ OF_MODEL: Mapping[str, str] = {
 
 
 def explain_refused_option(options: TorchOptions, spec: RunSpec) -> str | None:
-    """Return a sentence that says why an option cannot have its value; None if all options are accepted.
+    """Return a sentence that says why an option cannot have its value in the case `spec`; None if all are accepted.
 
     An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
     not be `auto`.

@@ -10,9 +10,9 @@ def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, in the order of ranks.
 
     With the strategy `horovod` and several devices, the list begins with Horovod's rendezvous server. With `all_reduce`
-    and several devices, each trainer has the variables that `torch.distributed` reads (`env://`), and variables with
-    the network interface for gloo and NCCL. Without these, gloo takes the address to which the host's name resolves; in
-    a container, the other nodes often cannot reach it. `cluster` describes the case's nodes.
+    and several devices, each trainer has the environment variables that `join_trainers` lists. Without the interface's
+    name, gloo takes the address to which the host's name resolves; in a container, the other nodes often cannot reach
+    it. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -21,11 +21,11 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device in the order of ranks, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
 
-    They are MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK; and, if there are several nodes, the network
-    interface of gloo (GLOO_SOCKET_IFNAME) and on GPUs of NCCL (NCCL_SOCKET_IFNAME). `cluster` describes the case's
-    nodes.
+    They are those that `torch.distributed` reads with `env://`: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and
+    LOCAL_RANK. If the node's network interface is known, they are also GLOO_SOCKET_IFNAME, and on GPUs
+    NCCL_SOCKET_IFNAME. `cluster` describes the case and its nodes.
     """
     trainers = one_per_device(cluster)
 

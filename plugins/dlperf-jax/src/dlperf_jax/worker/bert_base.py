@@ -19,12 +19,12 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 
 def layer_norm(scope, name, x):
-    """Apply the layer norm with this name in the manifest to the last axis of x; return the result in x's type.
+    """Return the layer norm of x over its last axis, computed in float32, in x's type.
 
-    It is computed in float32. `scope` holds the network's weights and running statistics.
+    `name` is the layer's name in the manifest; `scope`, a `Scope`, holds its weights.
 
     Raises:
-        ManifestError: the manifest has no such layer.
+        ManifestError: The manifest has no such layer.
     """
     values = x.astype(jnp.float32)
     centered = values - values.mean(-1, keepdims=True)
@@ -34,14 +34,13 @@ def layer_norm(scope, name, x):
 
 
 def embed(scope, input_ids, segment_ids):
-    """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+    """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, integers (B, S), in the type of `scope`.
 
-    There are B sequences of S tokens, and H features. The embeddings are the sums of those of words, positions and
-    segments, after layer norm and dropout, in the type of `scope`, which holds the network's weights and running
-    statistics.
+    They are the sums of the embeddings of words, positions and segments, after layer norm and dropout. There are B
+    sequences of S tokens, and H features. `scope`, a `Scope`, holds the network's weights.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the embeddings.
+        ManifestError: The manifest lacks a parameter of the embeddings.
     """
     words, positions, segments = (
         scope["embeddings.%s.weight" % kind] for kind in ("word", "position", "segment")
@@ -51,14 +50,19 @@ def embed(scope, input_ids, segment_ids):
 
 
 def attention(scope, name, x, mask, heads):
-    """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
+    """Return the output, (B, S, H), of a block of self-attention for x, (B, S, H): B sequences, S tokens, H features.
 
-    The block is self-attention with `heads` heads, then dropout, the residual sum and layer norm. `name` is the block's
-    in the manifest. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others.
-    `scope` holds the network's weights and running statistics.
+    After the attention come dropout, the residual sum and layer norm.
+
+    Args:
+        scope: The network's weights and its dropout, a `Scope`.
+        name: The block's name in the manifest, such as `encoder.0.attention`.
+        x: The input.
+        mask: Added to the scores, (B, 1, 1, S): 0 for keys that get attention, -∞ for the others.
+        heads: Number of heads, which divides H.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the block.
+        ManifestError: The manifest lacks a parameter of the block.
     """
     query, key, value = (
         linear(scope, "%s.%s" % (name, part), x).reshape(*x.shape[:2], heads, -1)
@@ -71,14 +75,19 @@ def attention(scope, name, x, mask, heads):
 
 
 def layer(scope, name, x, mask, heads):
-    """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
+    """Return the output, (B, S, H), of an encoder layer for x, (B, S, H): B sequences, S tokens, H features.
 
-    The layer is attention with `heads` heads, then the feed-forward block with its residual sum and layer norm. `name`
-    is the layer's in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that
-    get attention, -∞ for the others. `scope` holds the network's weights and running statistics.
+    The layer is attention, then the feed-forward block with its residual sum and layer norm.
+
+    Args:
+        scope: The network's weights and its dropout, a `Scope`.
+        name: The layer's name in the manifest, such as `encoder.0`.
+        x: The input.
+        mask: Added to the scores, (B, 1, 1, S): 0 for keys that get attention, -∞ for the others.
+        heads: Number of heads, which divides H.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the layer.
+        ManifestError: The manifest lacks a parameter of the layer.
     """
     x = attention(scope, name + ".attention", x, mask, heads)
     hidden = gelu(linear(scope, name + ".intermediate", x))
@@ -86,14 +95,13 @@ def layer(scope, name, x, mask, heads):
 
 
 def masked_lm(scope, x):
-    """Return the logits of words, (B · P, V), of the head for masked language modelling, for x, (B · P, H).
+    """Return the logits of words, (B · P, V), for x, (B · P, H), the encoder's output at the predicted positions.
 
     The head is a linear layer, GELU, layer norm, and a decoder whose weight is that of the word embeddings. There are B
-    sequences with P predictions each, H features, and V word pieces. `scope` holds the network's weights and running
-    statistics.
+    sequences with P predictions each, H features, and V word pieces. `scope`, a `Scope`, holds the network's weights.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the head.
+        ManifestError: The manifest lacks a parameter of the head.
     """
     x = layer_norm(scope, "masked_lm.norm", gelu(linear(scope, "masked_lm.transform", x)))
     words = scope["embeddings.word.weight"].astype(x.dtype)
@@ -130,28 +138,29 @@ class BertBaseTrainer(JaxTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network, a function of a scope and the inputs, with `heads` and `layers` of `options`.
+        """Return the network: a function of a `Scope` and the arrays of `outputs`, which returns the logits.
 
-        `options` holds the values of the model's options by name. The weights give all other sizes.
+        `options` is a dict with the values of the model's options; `heads` and `layers` are read. The weights in the
+        scope determine all other sizes.
         """
         return partial(bert, heads=options["heads"], layers=options["layers"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
         There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, with its
-        scope bound. `batch` holds the model's inputs by name, on the device.
+        scope bound. `batch` is a dict from input name to array.
         """
         names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
         return network(*(batch[name] for name in names))
 
     def loss(self, outputs, batch):
-        """Return the sum of the losses of both heads: a float32 scalar.
+        """Return the sum of the losses of both heads for a micro-batch: a float32 scalar.
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, on the device.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` is a dict from input name to array.
         """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)

@@ -12,15 +12,16 @@ from dlperf_jax.worker.replicas import SPLIT
 
 
 def join(device, host, timeout):
-    """Join the other processes, as the variables of `dlperf_jax.processes` describe them.
+    """Join the other processes of `jax.distributed`, whose variables `dlperf_jax.processes` has set in the environment.
 
     On a CPU, also replace JAX's CPU client by one whose gloo listens at `host`.
 
     Args:
-        device: The kind of device.
+        device: The kind of device, `cpu` or `cuda`.
         host: This node's address.
-        timeout: Seconds to wait for the other processes at the start; and seconds without a heartbeat, after which a
-            process counts as lost. It must allow for workers that compile for longer than others. An int.
+        timeout: Seconds, an int: the time to wait for the other processes at the start, and the time without a
+            heartbeat after which a process counts as lost. It must allow for workers that compile for longer than
+            others.
     """
     jax.distributed.initialize(
         num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
@@ -37,13 +38,13 @@ def join(device, host, timeout):
 
 
 def connect(replicas, timeout):
-    """Wait up to `timeout` seconds until all processes have called this, then open gloo's connections.
+    """Wait until all processes have called this function, then open gloo's connections between them.
 
-    Otherwise gloo would connect in the first collective, where it waits only 30 seconds for processes that may still
-    compile. `replicas` is the `Replicas` of the case, and `timeout` an int.
+    Without this call, gloo would connect in the first collective, where it waits only 30 seconds for processes that may
+    still compile. `replicas` is the `Replicas` of the case; `timeout`, an int, is the longest wait in seconds.
 
     Raises:
-        jax.errors.JaxRuntimeError: a process did not call this in time.
+        jax.errors.JaxRuntimeError: A process did not call this function in time.
     """
     zeros = replicas.place([np.zeros(1, np.float32)] * len(replicas.local_devices), SPLIT)
     average = replicas.program(replicas.average, SPLIT, SPLIT).lower(zeros).compile()
@@ -52,5 +53,5 @@ def connect(replicas, timeout):
 
 
 def leave():
-    """Wait for the other processes, and leave `jax.distributed`."""
+    """Wait until the other processes leave, too, and end this process's part in `jax.distributed`."""
     jax.distributed.shutdown()

@@ -10,7 +10,7 @@ PRODUCTS = frozenset({"conv_general_dilated", "dot_general"})
 
 
 def find_products(jaxpr):
-    """Yield the equations of convolutions and matrix products in a jaxpr, those in nested jaxprs included."""
+    """Yield the equations of convolutions and matrix products in `jaxpr`, and in the jaxprs nested in it."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in PRODUCTS:
             yield equation
@@ -24,8 +24,8 @@ def find_products(jaxpr):
 def name_layouts(products):
     """Return the set of the layouts, `nchw` or `nhwc`, of the images that the convolutions among `products` take.
 
-    `products` are equations, as `find_products` yields them. A convolution that computes a kernel's gradient is
-    ignored: its images have the axes of channels and samples exchanged. The set is empty without other convolutions.
+    `products` are equations that `find_products` yielded. A convolution that computes a kernel's gradient is ignored,
+    because the axes of channels and samples of its images are exchanged. The set is empty if no convolution is left.
     """
     names = {(0, 3, 1, 2): "nhwc", (0, 1, 2, 3): "nchw"}
     specs = {
@@ -37,9 +37,9 @@ def name_layouts(products):
 
 
 def allows_tf32(products, device):
-    """Return True if the device is a GPU and may round the float32 operands of any of these products to TF32.
+    """Return True if the device is a GPU and may round float32 operands of at least one of `products` to TF32.
 
-    `products` are equations, as `find_products` yields them; `device` is the kind of device.
+    `products` are equations that `find_products` yielded; `device` is the kind of device, such as `cuda`.
     """
     exact = {lax.Precision.HIGHEST, (lax.Precision.HIGHEST, lax.Precision.HIGHEST)}
     return device == "cuda" and any(
@@ -51,6 +51,6 @@ def allows_tf32(products, device):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Compute float32 products in the full width of float32, without TF32, while the context lasts."""
+    """Return a context in which JAX computes float32 products in the full width of float32, without TF32."""
     with jax.default_matmul_precision("highest"):
         yield

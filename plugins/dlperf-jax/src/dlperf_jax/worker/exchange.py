@@ -7,12 +7,12 @@ from dlperf_sdk.worker.exchange import Buffer, GradientExchange
 
 
 class TreeExchange(GradientExchange):
-    """A tree of arrays of the gradients' shapes and types, averaged as `Replicas.average` does in a step.
+    """Arrays with the gradients' shapes and types, averaged over the replicas as `Replicas.average` does it in a step.
 
     Args:
-        runtime: The runtime, which waits for the newest arrays.
+        runtime: The `JaxRuntime`, whose `newest` is set to the arrays, so that `synchronize` waits for them.
         replicas: The `Replicas`.
-        gradients: Name of a parameter → shape and type of one replica's gradient.
+        gradients: Dict: a parameter's name → an object with `shape` and `dtype` of one replica's gradient.
     """
 
     def __init__(self, runtime, replicas, gradients):
@@ -22,12 +22,15 @@ class TreeExchange(GradientExchange):
         self._average = program.lower(self._arrays).compile()
 
     def run(self):
-        """Enqueue the average of all arrays; return one of them, as a handle for `Runtime.wait`."""
+        """Enqueue the average of all arrays; return one of the results, for which `Runtime.wait` can wait."""
         self._arrays = self._runtime.newest = self._average(self._arrays)
         return next(iter(self._arrays.values()))
 
     def fill(self, values):
-        """Set all elements to one value per replica of this process; `values` are in the order of the replicas."""
+        """Set all elements of each replica's arrays to one value.
+
+        `values` has one number per replica of this process, in their order.
+        """
         # Each replica has its part of the first axis, as a step's gradients have.
         self._arrays = self._runtime.newest = {
             name: self._replicas.place(
@@ -37,7 +40,10 @@ class TreeExchange(GradientExchange):
         }
 
     def read(self, replica):
-        """Yield the arrays of one replica, widened to float32; `replica` counts those of this process from 0."""
+        """Yield a `Buffer` for each array of one replica, with its values widened to float32.
+
+        `replica` is the replica's index within this process, from 0.
+        """
         for name, array in self._arrays.items():
             values = self._replicas.read(array)[replica]
             yield Buffer(name, values.astype(np.float32), values.nbytes)

@@ -14,16 +14,14 @@ scalers."""
 
 
 def optimizer_for(numbers, decays):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
-
-    It is an optax transformation. The caller must multiply its updates by -rate.
+    """Return optax's transformation for the request's optimizer: its updates must be multiplied by -rate by the caller.
 
     Args:
-        numbers: `Request.optimizer`.
-        decays: Parameter → True if it has weight decay.
+        numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
+        decays: Dict: a parameter's name → True if it has weight decay.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     decay = optax.add_decayed_weights(numbers["weight_decay"], decays)
     if numbers["kind"] == "sgd":
@@ -56,10 +54,12 @@ def _scale_by_adam(beta1, beta2, epsilon):
 
 
 class LossScale:
-    """The loss scale: constant, or halved if a gradient is not finite and doubled after `GROWTH_STEPS` good steps.
+    """The policy for the loss scale; the trainer stores its state and passes it to each call.
 
-    `is_dynamic` selects the second policy; otherwise the scale is always `constant`. The object has no state: the
-    trainer stores the state, and passes it.
+    Args:
+        constant: The scale, if `is_dynamic` is False.
+        is_dynamic: True to halve the scale if a gradient is not finite, and to double it after `GROWTH_STEPS` steps
+            with finite gradients; False to keep the scale constant.
     """
 
     def __init__(self, constant, is_dynamic):
@@ -68,22 +68,22 @@ class LossScale:
     def initial_state(self):
         """Return the state before the first step: a dict of NumPy scalars.
 
-        `scale` is the loss scale, in float32; `good_steps` counts the steps since the scale last changed, and `skipped`
-        all skipped steps, both in int32.
+        `scale` is the loss scale, in float32. `good_steps` is the number of steps since the scale last changed, and
+        `skipped` the number of all skipped steps, both in int32.
         """
         scale = FIRST_SCALE if self._is_dynamic else self._constant
         return {"scale": np.float32(scale), "good_steps": np.int32(0), "skipped": np.int32(0)}
 
     def update(self, state, gradients, new, old):
-        """Return the next state, and the tree to continue with: `old` if a gradient is not finite, else `new`.
+        """Return two values: the scale's state for the next step, and `old` if a gradient is not finite, else `new`.
 
-        A constant scale always continues with `new`.
+        With a constant scale, return `state` and `new`.
 
         Args:
-            state: The state, as `initial_state` returns it.
-            gradients: A tree of arrays.
-            new: A tree of arrays, such as updated weights.
-            old: The tree before the update, of the same structure.
+            state: The state before this step, a dict as `initial_state` returns it.
+            gradients: A tree of this step's gradients.
+            new: A tree of arrays after the update, such as weights.
+            old: The same tree before the update.
         """
         if not self._is_dynamic:
             return state, new

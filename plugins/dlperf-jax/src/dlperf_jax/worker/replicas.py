@@ -16,7 +16,11 @@ COPIED, SPLIT = PartitionSpec(), PartitionSpec(AXIS)
 
 
 class Replicas:
-    """The replicas that train together, one per device of `devices`, a list in the order of the replicas."""
+    """The replicas that train together: one per device, those of other processes included.
+
+    Args:
+        devices: JAX's devices, in the order of the replicas.
+    """
 
     def __init__(self, devices):
         self.mesh = Mesh(np.array(devices), (AXIS,))
@@ -24,11 +28,12 @@ class Replicas:
         """This process's devices, in the order of its replicas."""
 
     def place(self, values, spec):
-        """Return one array over all replicas, in new memory.
+        """Return one array over all replicas, in new memory on their devices.
 
         Args:
-            values: An array for each replica of this process, in order; all of the same shape. With `SPLIT`, each is
-                the replica's part of the result; with `COPIED`, each is the replica's copy of it.
+            values: A NumPy array for each replica of this process, in order; all of the same shape. With `SPLIT`, each
+                is the replica's part of the result's first axis; with `COPIED`, each is the replica's copy of the
+                result.
             spec: `SPLIT` or `COPIED`.
         """
         parts = [
@@ -40,31 +45,32 @@ class Replicas:
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self.mesh, spec), parts)
 
     def read(self, array):
-        """Wait for the values of an array over all replicas, and return those of this process.
+        """Wait for the values of `array`, an array over all replicas, and return those of this process.
 
         Returns:
-            A NumPy array for each replica of this process, in order: its part of `array`, or its copy.
+            A NumPy array for each replica of this process, in order: its part of `array` if that is `SPLIT`, or its
+            copy.
         """
         parts = {shard.device: shard.data for shard in array.addressable_shards}
         return [np.asarray(parts[device]) for device in self.local_devices]
 
     def program(self, function, inputs, outputs, donates=()):
-        """Return a compiled function that runs `function` on every replica.
+        """Return a function of arrays over all replicas that runs `function` on every replica, compiled by JAX.
 
         Args:
-            function: A function of one replica's arrays.
-            inputs: For each argument, or each part of one, `COPIED` or `SPLIT`.
-            outputs: The same for the results.
+            function: A function of one replica's arrays, which returns one replica's arrays.
+            inputs: For each argument, or each part of one that is a tree, `COPIED` or `SPLIT`.
+            outputs: For the result, or each part of it, `COPIED` or `SPLIT`.
             donates: Indices of the arguments whose memory the results may take; they cannot be used after a call.
         """
         mapped = jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
         return jax.jit(mapped, donate_argnums=donates)
 
     def average(self, values):
-        """Return a tree of arrays averaged over the replicas; call this only inside the function of a program.
+        """Return the tree `values` of one replica's arrays, averaged over all replicas.
 
-        On CPUs, all arrays are joined and averaged in one collective, since XLA runs several of them one after another.
-        On GPUs, XLA combines them itself. `values` is the tree of this replica's arrays.
+        It may be called only within the function of a `program`. On CPUs, all arrays are joined and averaged in one
+        collective, since XLA runs several collectives one after another. On GPUs, XLA combines them itself.
         """
         if self.mesh.size == 1 or self.local_devices[0].platform != "cpu":
             return lax.pmean(values, AXIS)

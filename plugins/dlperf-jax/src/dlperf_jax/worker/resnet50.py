@@ -15,14 +15,18 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(scope, name, x, stride=1):
-    """Apply the convolution with this name in the manifest to x, (B, H, W, C); return its output.
+    """Return the output, (B, H', W', outputs), of a convolution without bias for x, (B, H, W, inputs).
 
-    It has no bias. Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in
-    both directions, in pixels. The kernel is HWIO, and is cast to x's type. `scope` holds the network's weights and
-    running statistics.
+    Zeros pad each side by half the kernel's size, rounded down.
+
+    Args:
+        scope: The network's weights, a `Scope`. The kernel in it is HWIO, and is cast to x's type.
+        name: The layer's name in the manifest.
+        x: The images.
+        stride: Step of the kernel in both directions, in pixels; H' and W' are ⌈H / stride⌉ and ⌈W / stride⌉.
 
     Raises:
-        ManifestError: the manifest has no such layer.
+        ManifestError: The manifest has no such layer.
     """
     kernel = scope[name + ".weight"].astype(x.dtype)
     pad = kernel.shape[0] // 2
@@ -32,13 +36,13 @@ def convolution(scope, name, x, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Apply the batch norm with this name in the manifest to x, (B, H, W, C); return its output in x's type.
+    """Return the batch norm of x, (B, H, W, C), in x's type: the layer with this name in the manifest.
 
-    It uses the statistics of this replica's micro-batch, in float32, and updates the running statistics in `scope`,
-    which holds the network's weights.
+    It uses the statistics of this replica's micro-batch, in float32. `scope`, a `Scope`, holds the layer's weights and
+    running statistics; the latter are updated.
 
     Raises:
-        ManifestError: the manifest has no such layer.
+        ManifestError: The manifest has no such layer.
     """
     values = x.astype(jnp.float32)
     mean = values.mean((0, 1, 2))
@@ -84,14 +88,13 @@ def max_pool(x):
 
 
 def resnet50(scope, images):
-    """Return the logits, (B, classes), of images, (B, H, W, 3).
+    """Return the logits, (B, classes), of images, (B, H, W, 3), in the type of `scope`, in which the network computes.
 
     The network is a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
-    It computes in the type of `scope`, which is also that of the logits. `scope` holds the network's weights and
-    running statistics; the latter are updated.
+    `scope`, a `Scope`, holds the network's weights and running statistics; the latter are updated.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the network.
+        ManifestError: The manifest lacks a parameter of the network.
     """
     x = convolution(scope, "conv1", images.astype(scope.dtype), stride=2)
     x = max_pool(relu(batch_norm(scope, "bn1", x)))
@@ -106,17 +109,17 @@ class ResNet50Trainer(JaxTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network, a function of a scope and images; the weights give the number of classes.
+        """Return the network: a function of a `Scope` and images, which returns the logits; `options` is not used.
 
-        `options` holds the values of the model's options by name.
+        The weights in the scope determine the number of classes.
         """
         return resnet50
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+        """Return the network's logits for the images of a micro-batch: a tuple of one array, (B, classes).
 
-        `network` is what `build` returned, with its scope bound. `batch` holds the model's inputs by name, on the
-        device; of these, `image` is read.
+        `network` is what `build` returned, with its scope bound. `batch` is a dict from input name to array, of which
+        `image`, (B, H, W, 3), is read.
         """
         return (network(batch["image"]),)
 
@@ -124,8 +127,8 @@ class ResNet50Trainer(JaxTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one array, the logits (B, classes). `batch` is a dict from input name
+        to array; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -jax.nn.log_softmax(outputs[0].astype(jnp.float32))

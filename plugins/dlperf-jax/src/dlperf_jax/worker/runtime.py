@@ -24,7 +24,7 @@ class JaxRuntime(Runtime):
     """One process that owns one device or all devices of its node: CPUs, or the GPUs in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+        Unsupported: The plugin lacks the precision, or there are several replicas and it lacks the strategy.
     """
 
     clock, strategies = "lagged", STRATEGIES
@@ -42,13 +42,14 @@ class JaxRuntime(Runtime):
     def start(self):
         """Select the devices, set threads, arithmetic and the cache of compiled programs, and join the other processes.
 
-        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. The cache is a folder of the user's cache.
-        The timeout of collectives is the longest of the phases' deadlines, since some workers compile for longer than
-        others.
+        On a CPU, NPROC and XLA_FLAGS are set in this process's environment. Compiled programs are cached in a folder
+        below XDG_CACHE_HOME or `~/.cache`. Collectives time out after the longest of the phases' deadlines, since some
+        workers compile for longer than others.
 
         Raises:
             Unsupported: JAX cannot use devices of the kind, or finds too few; or a GPU's compute capability is below
                 8.0 and the precision needs TF32 or bfloat16.
+            jax.errors.JaxRuntimeError: On CPUs, another process did not join within this time.
         """
         count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
         jax.config.update("jax_platforms", self.request.device)
@@ -98,19 +99,19 @@ class JaxRuntime(Runtime):
                 require_capability(device.device_kind, capability, self.precision)
 
     def synchronize(self):
-        """Wait until the newest step has finished, its update included."""
+        """Wait until the device has finished the newest step, its update included."""
         jax.block_until_ready(self.newest)
 
     def wait(self, loss):
-        """Wait until the step that returned this loss handle has finished, its update included."""
+        """Wait until a step has finished, its update included; `loss` is the array that its `train` returned."""
         loss.block_until_ready()
 
     @contextmanager
     def trace(self, path):
-        """Record with JAX's profiler while the context lasts; write `path` at its end.
+        """Return a context in which JAX's profiler records; at its end, the trace is written to the file `path`.
 
-        The file is in Chrome's trace format. Nothing is written after an exception. The profiler writes its own files
-        into a temporary folder beside `path`, which is removed.
+        The file is in Chrome's trace format. It is not written if the context is left by an exception. The profiler
+        writes its own files into a temporary folder beside `path`, which is removed.
         """
         with TemporaryDirectory(dir=os.path.dirname(path)) as folder:
             options = jax.profiler.ProfileOptions()
@@ -122,11 +123,12 @@ class JaxRuntime(Runtime):
                 shutil.copyfileobj(source, target)
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `jaxlib_version`, `devices` (a name per replica of this process),
-        `platform_version` and `transport` (None without collectives, `memory` within one process on a CPU). On a CPU
-        there are also the `threads`; on GPUs, the `compute_capability` of the first and its `device_memory` in bytes.
+        The keys are `framework_version`, `jaxlib_version`, `devices` (a list of names, one per replica of this
+        process), `platform_version` and `transport` (`nccl`, `gloo`, `memory` within one process on a CPU, or None
+        without collectives). On a CPU there is also `threads`, their number; on GPUs, `compute_capability` of the
+        first, such as `9.0`, and its `device_memory` in bytes.
         """
         devices = jax.local_devices()
         report = {
@@ -156,13 +158,13 @@ class JaxRuntime(Runtime):
         return "gloo" if self.is_distributed else "memory"
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for a JaxRuntimeError whose message says that memory ran out."""
+        """Return True if `error` is a MemoryError, or a JaxRuntimeError whose message says that memory ran out."""
         if isinstance(error, jax.errors.JaxRuntimeError):
             return "RESOURCE_EXHAUSTED" in str(error) or "Out of memory" in str(error)
         return isinstance(error, MemoryError)
 
     def stop(self):
-        """Leave `jax.distributed`, if the case has several processes."""
+        """Leave the group of processes of `jax.distributed`, if the case has several processes."""
         if self.is_distributed:
             distributed.leave()
 

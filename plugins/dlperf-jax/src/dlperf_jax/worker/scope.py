@@ -13,11 +13,11 @@ class Scope:
     `statistics` holds the new running statistics.
 
     Args:
-        weights: Parameter's name → array.
-        statistics: Running statistic's name → array; may be empty at first.
+        weights: Dict: a parameter's name → its array.
+        statistics: Dict: a running statistic's name → its array; may be empty at first.
         dtype: Type in which convolutions and matrix products are computed.
-        dropout: Rate of dropout.
-        key: JAX's random key; needed with dropout only.
+        dropout: Rate of dropout, from 0 to 1.
+        key: JAX's random key; may be None if `dropout` is 0.
     """
 
     def __init__(self, weights, statistics, dtype, dropout=0.0, key=None):
@@ -42,18 +42,19 @@ class Scope:
         """Set a running statistic to (1 - momentum) · its old value + momentum · `value`.
 
         Args:
-            name: The statistic's name.
-            initial: Number that every element of the old value is at the first call for a name.
+            name: The statistic's name, such as `bn1.running_mean`.
+            initial: Number that every element of the old value is if the statistic does not exist yet.
             value: The statistic of this micro-batch, an array (channels,).
-            momentum: Share of `value`, from 0 to 1.
+            momentum: Weight of `value`, from 0 to 1.
         """
         before = self.statistics.get(name, jnp.full_like(value, initial))
         self.statistics[name] = (1 - momentum) * before + momentum * value
 
     def dropout(self, x):
-        """Set elements of x to 0, each with the rate of dropout, and divide the others by 1 - rate; return the result.
+        """Return x with elements set to 0, each with the probability `dropout` of the scope, and the others scaled up.
 
-        Return x itself if the rate is 0. Each call draws with a new key.
+        The others are divided by 1 - rate. If the rate is 0, x itself is returned. Each call draws with a new random
+        key.
         """
         if not self._dropout:
             return x
@@ -63,13 +64,13 @@ class Scope:
 
 
 def linear(scope, name, x):
-    """Return x · Wᵀ + b over the last axis, in x's type; W and b belong to the layer with this name in the manifest.
+    """Return x · Wᵀ + b over the last axis of x, in x's type: the linear layer with this name in the manifest.
 
-    W is (out, in), as in the manifest; XLA needs no transposition for that. `scope` holds the network's weights and
-    running statistics.
+    W is (out, in), as in the manifest; XLA needs no transposition for that. `scope`, a `Scope`, holds the layer's
+    weights `name.weight` and `name.bias`.
 
     Raises:
-        ManifestError: the manifest has no such layer.
+        ManifestError: The manifest has no such layer.
     """
     product = jnp.einsum("...i,oi->...o", x, scope[name + ".weight"].astype(x.dtype))
     return product + scope[name + ".bias"].astype(x.dtype)

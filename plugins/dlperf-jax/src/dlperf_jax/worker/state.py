@@ -23,18 +23,18 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+        """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
-        float32 in C order.
+        `name` is the parameter's name in the manifest; `parameter` is not used. `values` is a float32 NumPy array in C
+        order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         values = values.transpose(2, 3, 1, 0) if values.ndim == 4 else values
         self.state["weights"][name] = self._place(values, COPIED)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest; `replica` is the replica's index within this process, from 0.
         """
         values = self.replicas.read(self.state["weights"][name])[replica]
         return np.ascontiguousarray(values.transpose(3, 2, 0, 1)) if values.ndim == 4 else values
@@ -42,8 +42,8 @@ class ReplicaState(BaseTrainer):
     def running_means(self, replica):
         """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
-        `replica` is the replica's index within this process.
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is the replica's index within this process, from 0.
         """
         for name, value in self.state["statistics"].items():
             if name.endswith("running_mean"):
@@ -52,8 +52,8 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is the path in the state of optax. Values have the layout of this plugin's parameters: kernels are HWIO.
-        `replica` is the replica's index within this process.
+        A name is the moment's path in the state of optax. Values have the layout of this plugin's parameters: kernels
+        are HWIO. `replica` is the replica's index within this process, from 0.
         """
         for path, value in jax.tree_util.tree_leaves_with_path(self.state["optimizer"]):
             if value.ndim:
@@ -65,7 +65,7 @@ class ReplicaState(BaseTrainer):
         return min((int(self.replicas.read(count)[0]) for count in counts), default=None)
 
     def skipped_steps(self):
-        """Return how many steps the loss scaler skipped, because a gradient was not finite."""
+        """Return the number of steps so far whose update the loss scaler skipped because a gradient was not finite."""
         return int(self.replicas.read(self.state["scale"]["skipped"])[0])
 
     def _trace_network(self):
@@ -88,10 +88,10 @@ class ReplicaState(BaseTrainer):
         }
 
     def reset_optimizer(self):
-        """Set moments, counts, the loss scale and the dropout keys to their values before the first step.
+        """Set moments, counts, loss scale and dropout keys of all replicas to their values before the first step.
 
-        Moments and counts become zero. A replica's key is made from the request's seed plus the replica's global
-        index.
+        Moments and counts become zero. A replica's dropout key is made from the request's seed plus the replica's
+        global index.
         """
         shapes = jax.eval_shape(self.optimizer.init, self.state["weights"])
         moments = jax.tree.map(lambda value: np.zeros(value.shape, value.dtype), shapes)

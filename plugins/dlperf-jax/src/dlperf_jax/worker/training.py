@@ -1,8 +1,4 @@
-"""The base of JAX's trainers: batches, the step that XLA compiles, evidence.
-
-A model's own file has its network, its loss, and nothing else. `_train_replica` is the whole step of one replica, and
-one program runs it on all of them.
-"""
+"""The base of JAX's trainers: batches, evidence, and the step, which XLA compiles as one program for all replicas."""
 
 from functools import partial
 
@@ -56,17 +52,20 @@ class JaxTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return `batches`, one per replica, over the replicas' devices, joined along the first axis, by input name."""
+        """Return one batch over all replicas, a dict from input name to array: each device holds its replica's samples.
+
+        `batches` has one dict per replica of this process, in order: the input's name → a NumPy array.
+        """
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, a NumPy array for each replica of this process, in order."""
+        """Return `labels`, an array over all replicas, as a list of one NumPy array per replica of this process."""
         return self.replicas.read(labels)
 
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue one step on `batch` with the learning rate `rate`; return the handle of the replicas' losses."""
+        """Enqueue a step on a `batch` of `place` with the learning rate `rate`; return the array of all losses."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -127,21 +126,21 @@ class JaxTrainer(ReplicaState):
         return loss * scale if is_scaled else loss, (loss, scope.statistics)
 
     def gradient_exchange(self):
-        """Return a program that averages arrays of the gradients' shapes and types over the replicas."""
+        """Return a `TreeExchange`, which averages arrays with the gradients' shapes and types over the replicas."""
         weights = partial(self._store_weights, dtype=self.precision.weights)
         return TreeExchange(self.runtime, self.replicas, jax.eval_shape(weights, self.state["weights"]))
 
     def read_loss(self, loss):
-        """Return the loss behind the handle `loss`, a float for each replica of this process, in order."""
+        """Return the losses of this process's replicas, a list of floats; `loss` is the array of `train`."""
         return [float(value[0]) for value in self.replicas.read(loss)]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        Both hold NumPy arrays of all replicas of this process. References are computed from the master weights, in
-        float32 without TF32. The running statistics do not change.
+        Both are lists with one NumPy array per head and replica of this process; the replicas of a head are adjacent.
+        The fp32 logits come from the master weights, without TF32. The running statistics do not change.
         """
         batch = self.canonical_batch()
         outputs = self._outputs(self.precision, batch)
@@ -160,11 +159,14 @@ class JaxTrainer(ReplicaState):
         return [part for result in results for part in self.replicas.read(result)]
 
     def widen(self, value):
-        """Return `value`, one of the arrays of `outputs_and_references`, as a float64 NumPy array."""
+        """Return `value`, a NumPy array of logits from `outputs_and_references`, as a float64 NumPy array."""
         return value.astype(np.float64)
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from the program in `step`."""
+        """Return a dict of the settings in effect, as the program of `step` shows them.
+
+        The keys are `precision`, `compiler`, `layout` (None without convolutions) and `strategy` (None for none).
+        """
         products = list(evidence.find_products(self._traced.jaxpr))
         self.product_types = [operand.aval.dtype for product in products for operand in product.invars]
         tf32 = evidence.allows_tf32(products, self.request.device)

@@ -177,23 +177,26 @@ class Bert(nn.Module):
 
 
 def additive(attention_mask, x):
-    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S), for B sequences of S tokens.
+    """Return the mask to add to attention scores, (B, 1, 1, S): 0 where `attention_mask` is not 0, else -∞.
 
-    It is 0 where `attention_mask` is not 0, else -∞, and lies on the device of x, a tensor of the network. It has the
-    type of the scores, so that no layer has to convert it.
+    `attention_mask` is (B, S), for B sequences of S tokens. `x` is a tensor of the network: the mask is on its device,
+    in the type of its matrix products, so that no layer has to convert it.
     """
     mask = torch.zeros(attention_mask.shape, dtype=compute_type(x), device=x.device)
     return mask.masked_fill(attention_mask == 0, float("-inf"))[:, None, None, :]
 
 
 def compute_type(x):
-    """Return the data type of matrix products of x: autocast's, or without autocast the type of x."""
+    """Return the `torch.dtype` of matrix products of the tensor x: autocast's if that is active, else x's own."""
     device = x.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def gather_positions(x, positions):
-    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), as rows of a matrix, (B · P, H).
+
+    There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens.
+    """
     sequences, tokens, _ = x.shape
     first = torch.arange(0, sequences * tokens, tokens, device=x.device)[:, None]
     return x.flatten(0, 1).index_select(0, (first + positions).flatten())
@@ -210,13 +213,13 @@ class BertBaseTrainer(TorchTrainer):
     cross_entropy = staticmethod(cross_entropy)
 
     def build(self, options):
-        """Return the network with the sizes in `options`, which holds the values of the model's options by name.
+        """Return the network with the sizes in `options`, a dict with the values of the model's options.
 
-        First allow the attention implementation that the plugin's option `attention` names, in this process, and try
-        it.
+        The attention implementation that the plugin's option `attention` names is first allowed in this process, and
+        tried.
 
         Raises:
-            Unsupported: the attention does not run with these sizes, in this precision, on the device; or
+            Unsupported: The attention does not run with these sizes, in this precision, on the device; or
                 `fused_layers` is true and does not support the sizes.
         """
         chosen = self.request.framework_options
@@ -264,9 +267,9 @@ class BertBaseTrainer(TorchTrainer):
         )
 
     def widen_outputs(self, outputs):
-        """Return a list of the outputs in float32, except those that this trainer's cross entropy widens itself.
+        """Return a list of `outputs` in float32: the logits of words and of the next sentence.
 
-        `outputs` are the logits of words and of the next sentence. With `fused_layers`, those of words are unchanged.
+        With the option `fused_layers`, the logits of words stay as they are: the fused cross entropy takes their type.
         """
         words, follows = outputs
         return [words.float() if self.cross_entropy is cross_entropy else words, follows.float()]

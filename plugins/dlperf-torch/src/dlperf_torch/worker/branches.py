@@ -2,19 +2,20 @@
 
 
 def output_twice(y):
-    """Return y and a second tensor in its memory, for an autograd function with two outputs.
+    """Return the tensor y and a second tensor in the same memory: the two outputs of an autograd function.
 
-    Its `backward` then receives the gradients of the two branches that read them, which autograd would otherwise add in
-    a kernel of its own. autograd takes neither tensor for a view of the other, so nobody may change them in place. `y`
-    is a tensor.
+    The function's `backward` then receives the gradients of the two branches that read the outputs, which autograd
+    would otherwise add in a kernel of its own. autograd does not know that the tensors share memory, so neither may be
+    changed in place.
     """
     return y, y.new_empty(0).set_(y)
 
 
 def sort_gradients(gradients):
-    """Return the gradients of two outputs with the missing one last, which is None: only one output was used.
+    """Return the pair `gradients` with a missing gradient, None, as the second item.
 
-    `gradients` is a pair, as a `backward` gets it; at most one item is None.
+    `gradients` is what the `backward` of an autograd function with two outputs receives: a tensor for each output, or
+    None for one that was not used. At most one item is None.
     """
     first, second = gradients
     return (second, first) if first is None else (first, second)

@@ -6,15 +6,16 @@ import triton.language as tl
 
 
 def draw_seeds(sites, device):
-    """Return the seeds of a step, (sites, 2) int32, from torch's generator of the device; a CUDA graph redraws them.
+    """Return the seeds of a step's dropouts, an int32 tensor (sites, 2), from torch's generator of the device.
 
-    `sites` is the number of dropouts in a step, and `device` the `torch.device`.
+    `sites` is the number of dropouts in a step, and `device` the `torch.device`. In a CUDA graph, each replay draws new
+    seeds.
     """
     return torch.randint(-(2**31), 2**31, (sites, 2), dtype=torch.int32, device=device)
 
 
 def threshold(p):
-    """Return the int32 number, read as unsigned, below which the bits of an element that is dropped are.
+    """Return the int32 number whose bits, read as unsigned, are p · 2³²: `keep` drops elements with smaller bits.
 
     `p` is the probability of dropout, 0 ≤ p < 1.
     """
@@ -24,7 +25,7 @@ def threshold(p):
 
 @triton.jit
 def keep(seeds, index, threshold):
-    """Return True for the elements that dropout keeps.
+    """Return a block of booleans in a Triton kernel: True for the elements that dropout keeps.
 
     The bits per element are MurmurHash3's finalizer (Appleby 2011) of its index, with a seed added before each of its
     two multiplications, and without its last step, which changes the lower half only. Philox takes more than ten times
@@ -32,7 +33,7 @@ def keep(seeds, index, threshold):
 
     Args:
         seeds: Pointer to two int32 seeds.
-        index: int32 index of each element in its tensor.
+        index: Block of the int32 indices of the elements in their tensor.
         threshold: `threshold(p)` of the probability p of dropout, 0 ≤ p < 1.
     """
     bits = index.to(tl.uint32, bitcast=True) + tl.load(seeds).to(tl.uint32, bitcast=True)

@@ -16,20 +16,24 @@ ANY_ATTENTION = [
 
 
 def layout_of(value):
-    """Return the memory layout of a 4-D tensor, images or a convolution's weights: `nhwc` or `nchw`."""
+    """Return the memory layout, `nhwc` or `nchw`, of `value`, a 4-D tensor of images or a convolution's weights."""
     return "nhwc" if value.is_contiguous(memory_format=torch.channels_last) else "nchw"
 
 
 def layouts_of_weights(network):
-    """Return the set of the layouts, `nhwc` or `nchw`, of the weights of the network's convolutions.
+    """Return the set of the layouts, `nhwc` or `nchw`, of the weights of a network's convolutions.
 
-    1×1 kernels are left out, because both layouts are the same for them. The set is empty without other convolutions.
+    `network` is an `nn.Module`. 1×1 kernels are left out, because both layouts are the same for them. The set is empty
+    without other convolutions.
     """
     return {layout_of(w) for w in network.parameters() if w.dim() == 4 and w.shape[2] > 1}
 
 
 def weight_types(network):
-    """Return the set of data types of the weights of convolutions, linear layers and embeddings."""
+    """Return the set of the `torch.dtype` of the weights of a network's convolutions, linear layers and embeddings.
+
+    `network` is an `nn.Module`.
+    """
     kinds = (nn.Conv2d, nn.Linear, nn.Embedding)
     return {module.weight.dtype for module in network.modules() if isinstance(module, kinds)}
 
@@ -41,9 +45,10 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts.
+    """Return a context in which `note` is called with each output of the network's convolutions and linear layers.
 
-    An output is a tensor. `note` must return None: another value would replace the output.
+    `network` is an `nn.Module`. `note` is a function of one tensor. It must return None, because another value would
+    replace the output.
     """
     layers = [module for module in network.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
     hooks = [layer.register_forward_hook(lambda module, args, output: note(output)) for layer in layers]
@@ -56,9 +61,9 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable the network's dropout while the context lasts, and restore its buffers when the context is left.
+    """Return a context in which `network` has no dropout; its buffers are restored at the end.
 
-    The buffers are the running statistics of batch norm.
+    `network` is an `nn.Module`, whose buffers are the running statistics of batch norm.
     """
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]
@@ -75,7 +80,7 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Compute float32 products in the full width of float32, without TF32, while the context lasts.
+    """Return a context in which torch computes float32 products in the full width of float32, without TF32.
 
     All implementations of attention are allowed meanwhile, since some do not take float32. cuDNN times no algorithms,
     which would take longer than what is computed once with them.

@@ -22,10 +22,10 @@ _SYNC_BUFFERS = "forward_sync_buffers" if "forward_sync_buffers" in _KNOWN else 
 
 
 class Alone:
-    """No synchronization: one replica, or the strategy `independent`.
+    """No synchronization of gradients, for one replica or the strategy `independent`; the base of the other strategies.
 
     Args:
-        network: The network.
+        network: The network, an `nn.Module` on the device.
         request: The request.
     """
 
@@ -37,25 +37,33 @@ class Alone:
         """The network as the step calls it."""
 
     def defer(self):
-        """Return a context in which backward passes do not average gradients."""
+        """Return a context in which backward passes do not average gradients; here, it does nothing."""
         return contextlib.nullcontext()
 
     def finish(self):
-        """Wait until the gradients are the means over all replicas, on the device that then updates the weights."""
+        """Wait until the gradients are the means over all replicas; here, return at once."""
 
     def gradient_exchange(self, train):
-        """Return the `GradientExchange` of a step.
+        """Raise NotImplementedError; a strategy returns a `GradientExchange` of its buffers of gradients.
 
-        `train` is a function without arguments that takes one training step; it is called if the buffers must be found.
+        `train` is a function without arguments that takes one training step, from which a strategy learns its buffers;
+        here it is not called.
 
         Raises:
-            NotImplementedError: No gradients are exchanged.
+            NotImplementedError: Always: without synchronization, no gradients are exchanged.
         """
         raise NotImplementedError("there are no gradients to exchange")
 
 
 class AllReduce(Alone):
-    """DistributedDataParallel, which averages buckets during the backward pass; batch norm's statistics differ."""
+    """torch's DistributedDataParallel, which averages buckets of gradients during the backward pass.
+
+    The statistics of batch norm are not synchronized, so that they differ between replicas.
+
+    Args:
+        network: The network, an `nn.Module` on the device.
+        request: The request; its option `bucket_cap_mb` is read.
+    """
 
     strategy = "all_reduce"
 
@@ -69,24 +77,24 @@ class AllReduce(Alone):
         )
 
     def defer(self):
-        """Return DistributedDataParallel's `no_sync`."""
+        """Return a context in which backward passes do not average gradients: DistributedDataParallel's `no_sync`."""
         return self.replicated.no_sync()
 
     def gradient_exchange(self, train):
-        """Return the exchange of the buckets, a `BucketExchange`.
+        """Return a `BucketExchange`, the exchange of the buckets of a training step.
 
-        `train` is a function without arguments that takes one training step. It is called twice, to find the buckets,
-        and the network keeps the hook that notes them.
+        `train` is a function without arguments that takes one training step. It is called twice, to find the buckets.
+        The network keeps the hook that notes its buckets.
         """
         return BucketExchange(self.replicated, train)
 
 
 class BucketExchange(GradientExchange):
-    """The buckets of a wrapped network, averaged as DistributedDataParallel averages them.
+    """The buckets of gradients of a wrapped network, averaged as DistributedDataParallel averages them.
 
     Args:
-        replicated: The `DistributedDataParallel`.
-        train: Function that takes one training step. It is called to find the buckets.
+        replicated: The network, a `DistributedDataParallel`. It keeps a hook that calls `record`.
+        train: Function without arguments that takes one training step. It is called twice, to find the buckets.
     """
 
     def __init__(self, replicated, train):
@@ -99,11 +107,11 @@ class BucketExchange(GradientExchange):
         self._buckets = self._steps[-1]
 
     def record(self, bucket):
-        """Note one bucket of a training step, a `GradBucket` of torch, whose gradients are then averaged."""
+        """Note the buffer of `bucket`, a `GradBucket` that the backward pass of a training step is about to average."""
         self._steps[-1].append(bucket.buffer())
 
     def run(self):
-        """Enqueue the all-reduce of all buckets, and wait for it on the device, as the end of a backward pass does."""
+        """Enqueue the averaging of all buckets over the replicas, in place; the device waits until it is done."""
         works = []
         for bucket in self._buckets:
             bucket.div_(self._replicas)
@@ -117,7 +125,10 @@ class BucketExchange(GradientExchange):
             bucket.fill_(values[0])
 
     def read(self, replica):
-        """Yield the buckets in the order of their exchange, widened to float32; `replica` is not used."""
+        """Yield a `Buffer` for each bucket, in the order of their exchange, with its values widened to float32.
+
+        `replica` is not used: a process has one replica.
+        """
         for number, bucket in enumerate(self._buckets):
             values = bucket.detach().to("cpu", torch.float32).numpy()
             yield Buffer("bucket %d" % number, values, bucket.numel() * bucket.element_size())

@@ -186,25 +186,25 @@ class _Gelu(torch.autograd.Function):
 
 
 def add_norm(x, bias, shortcut, norm, p, seeds):
-    """Return the layer norm of shortcut + dropout(x + bias), twice, in x's type.
+    """Return the layer norm of shortcut + dropout(x + bias) as a pair of tensors, (…, H), in x's type.
 
-    Both returned tensors have the same values in the same memory, so nothing may change them. One is for the next
-    block and one for the shortcut around it: the backward pass adds their gradients where it reads them.
+    Both tensors have the same values in the same memory, so nothing may change them in place. One is for the next block
+    and one for the shortcut around it; the backward pass adds their gradients.
 
     Args:
-        x: What a linear layer without bias returned, (…, H).
-        bias: The layer's bias, (H).
-        shortcut: (…, H), in x's type.
+        x: Output of a linear layer without bias, (…, H), on a GPU.
+        bias: The bias to add to x, (H,).
+        shortcut: Tensor (…, H), in x's type.
         norm: An `nn.LayerNorm` over H.
-        p: Probability of dropout.
-        seeds: Two int32 seeds of this dropout.
+        p: Probability of dropout, 0 ≤ p < 1.
+        seeds: Two int32 seeds of this dropout, from `dropout.draw_seeds`.
     """
     return _AddNorm.apply(x, bias, shortcut, norm.weight, norm.bias, norm.eps, p, seeds)
 
 
 def gelu(x, bias):
-    """Return GELU(x + bias), (…, H), in x's type: (x + bias) Φ(x + bias), with the exact Φ to 1.5e-7.
+    """Return GELU(x + bias), (…, H), in x's type: (x + bias) · Φ(x + bias), with Φ accurate to 1.5e-7.
 
-    `x` is (…, H), and `bias` (H).
+    `x` is a tensor (…, H) on a GPU, and `bias` a tensor (H,).
     """
     return _Gelu.apply(x, bias)

@@ -134,15 +134,15 @@ class _Attention(torch.autograd.Function):
 
 
 def attend(qkv, bias, mask, heads, p, seeds):
-    """Return the attention's context, (B, S, N · D), in qkv's type.
+    """Return the attention's context, (B, S, N · D), in qkv's type, for B sequences, S tokens, N heads of D features.
 
     Args:
-        qkv: Queries, keys and values, (B, S, 3 · N · D).
-        bias: The bias that they contain, (3 · N · D). It gets its gradient here, and its values are not read: whoever
-            added it detached it.
+        qkv: Queries, keys and values with their bias, (B, S, 3 · N · D), on a GPU.
+        bias: The bias that was added to `qkv`, (3 · N · D,). Its values are not read. It receives its gradient here, so
+            it must have been detached when it was added.
         mask: 1 for tokens that get attention, 0 for padding, (B, S). Each sequence has at least one 1.
-        heads: N. D is a power of two, at least 16.
-        p: Probability of dropout of the attention's probabilities.
-        seeds: Two int32 seeds of this dropout.
+        heads: Number of heads, N. D is a power of two, at least 16.
+        p: Probability of dropout of the attention's probabilities, 0 ≤ p < 1.
+        seeds: Two int32 seeds of this dropout, from `dropout.draw_seeds`.
     """
     return _Attention.apply(qkv, bias, mask, heads, p, seeds)

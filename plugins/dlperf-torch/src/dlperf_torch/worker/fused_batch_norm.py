@@ -244,7 +244,7 @@ class FusedBatchNorm(BatchNorm):
     """
 
     def forward(self, x):
-        """Return the batch norm of x, (B, C, H, W), in x's type.
+        """Return the batch norm of x, in x's shape, (B, C, H, W), and type.
 
         Raises:
             ValueError: x has only one value per channel.
@@ -252,7 +252,7 @@ class FusedBatchNorm(BatchNorm):
         return self._apply_fused(x, None, relu=False)[0]
 
     def activate(self, x):
-        """Return ReLU(batch norm of x), (B, C, H, W), in x's type.
+        """Return ReLU(batch norm of x), in x's shape, (B, C, H, W), and type.
 
         Raises:
             ValueError: x has only one value per channel.
@@ -260,9 +260,10 @@ class FusedBatchNorm(BatchNorm):
         return self._apply_fused(x, None, relu=True)[0]
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type: two tensors in the same memory.
+        """Return ReLU(batch norm of x + shortcut) as a pair, one item for each of the branches of the next block.
 
-        `x` and `shortcut` have the shape of the result. Nothing may change the returned tensors in place.
+        `x` and `shortcut` are (B, C, H, W); the items have their shape, and x's type. They are tensors in the same
+        memory, so nothing may change them in place.
 
         Raises:
             ValueError: x has only one value per channel.

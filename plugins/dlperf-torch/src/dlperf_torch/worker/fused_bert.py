@@ -16,7 +16,7 @@ class FusedBert(Bert):
     """BERT whose encoder is computed by fused kernels if its products are in fp16 or bf16, else as `Bert` does it.
 
     Between layers, values have the type of the products, also under autocast, where torch's layer norm would return
-    float32. Statistics, sums and parameters are float32.
+    float32. Statistics, sums and parameters are float32. The arguments are those of `Bert`.
     """
 
     def encode(self, x, attention_mask):

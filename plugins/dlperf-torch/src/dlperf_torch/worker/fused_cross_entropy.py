@@ -73,8 +73,9 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(logits, labels):
-    """Return -log softmax(logits)[label] of each row, computed in float32: (R,) for logits (R, V), rows of stride 1.
+    """Return -log softmax(logits)[label] of each row, computed in float32: a tensor (R,).
 
-    `labels`, (R,), has the index of each row's label, from 0 to V - 1.
+    `logits`, (R, V), is a tensor on a GPU whose rows are contiguous. `labels`, (R,), has the index of each row's label,
+    from 0 to V - 1.
     """
     return _CrossEntropy.apply(logits, labels)

@@ -144,9 +144,9 @@ class _MaxPool(torch.autograd.Function):
 
 
 def max_pool(x):
-    """Return the 3×3 max-pool with stride 2 and padding 1 of x, (B, C, H, W), in x's type.
+    """Return the 3×3 max-pool with stride 2 and padding 1 of x, (B, C, H, W), as a pair of tensors in x's type.
 
-    It is returned as two tensors in the same memory, (B, C, ⌈H / 2⌉, ⌈W / 2⌉). Images that are not in `channels_last`
-    are copied to it.
+    Both are (B, C, ⌈H / 2⌉, ⌈W / 2⌉) in the same memory, one for each of the branches of the next block. Images that
+    are not in `channels_last` are copied to it.
     """
     return _MaxPool.apply(x)

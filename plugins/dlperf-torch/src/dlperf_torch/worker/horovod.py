@@ -16,11 +16,11 @@ from dlperf_torch.worker.exchange import Alone
 class Horovod(Alone):
     """Averages each gradient once the backward pass has added it up, as `hvd.DistributedOptimizer` does.
 
-    The hooks for that are on the network, because in fp16 the optimizer updates master weights, and the network's
-    gradients are exchanged. Horovod fuses the gradients that are ready.
+    The network's gradients are averaged, not those of the optimizer's weights, because in fp16 the optimizer updates
+    master weights. Horovod exchanges several gradients at once if they are ready.
 
     Args:
-        network: The network, whose parameters get the hooks.
+        network: The network, an `nn.Module` on the device; hooks are added to its parameters.
         request: The request.
     """
 
@@ -36,7 +36,7 @@ class Horovod(Alone):
 
     @contextlib.contextmanager
     def defer(self):
-        """Leave the gradients of backward passes on this replica while the context lasts."""
+        """Return a context in which backward passes do not average gradients."""
         self._deferred = True
         try:
             yield
@@ -44,14 +44,14 @@ class Horovod(Alone):
             self._deferred = False
 
     def finish(self):
-        """Wait for the averages of the last backward pass; from the first one on, the strategy is `horovod`."""
+        """Wait until the gradients of the last backward pass are averaged, and set `strategy` if there were any."""
         for handle in self._handles:
             hvd.synchronize(handle)
             self.strategy = "horovod"
         self._handles.clear()
 
     def gradient_exchange(self, train):
-        """Return the exchange of arrays like the network's gradients, the last layers' first.
+        """Return a `TensorExchange` of tensors like the network's gradients, those of the last layers first.
 
         `train` is a function without arguments that takes one training step. It is called once, which creates the
         gradients.
@@ -63,17 +63,17 @@ class Horovod(Alone):
 
 
 class TensorExchange(GradientExchange):
-    """Tensors that Horovod averages as a training step does.
+    """Tensors that Horovod averages over the replicas, as it averages gradients in a training step.
 
     Args:
-        gradients: Name of a gradient → its tensor.
+        gradients: Dict: a parameter's name → a tensor like its gradient, in the order of the exchange.
     """
 
     def __init__(self, gradients):
         self._gradients = gradients
 
     def run(self):
-        """Average all tensors in place, and wait for it."""
+        """Average all tensors over the replicas, in place, and return when this has finished."""
         for handle in [average(name, gradient) for name, gradient in self._gradients.items()]:
             hvd.synchronize(handle)
 
@@ -83,17 +83,20 @@ class TensorExchange(GradientExchange):
             gradient.fill_(values[0])
 
     def read(self, replica):
-        """Yield the tensors, widened to float32; `replica` is not used, as there is only one."""
+        """Yield a `Buffer` for each tensor, in the order of the exchange, with its values widened to float32.
+
+        `replica` is not used: a process has one replica.
+        """
         for name, gradient in self._gradients.items():
             values = gradient.to("cpu", torch.float32).numpy()
             yield Buffer("gradient " + name, values, gradient.numel() * gradient.element_size())
 
 
 def average(name, gradient):
-    """Start to set a gradient to its mean over all replicas, in place; return a handle for `hvd.synchronize`.
+    """Start to set `gradient` to its mean over all replicas, in place; return a handle for `hvd.synchronize`.
 
-    `name` is the same for this gradient on all replicas. `gradient` is a tensor that is contiguous, or in
-    `channels_last`.
+    `name` identifies the gradient: it must be the same on all replicas. `gradient` is a tensor that is contiguous, or
+    4-D in `channels_last`.
     """
     # Horovod takes contiguous tensors only; in nhwc a convolution's gradient is one when its axes are in that order.
     values = gradient if gradient.is_contiguous() else gradient.permute(0, 2, 3, 1)

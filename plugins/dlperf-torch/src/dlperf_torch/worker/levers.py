@@ -26,13 +26,15 @@ NEEDS_TRITON = ("fused_batch_norm", "fused_layers")
 
 
 def settle(request):
-    """Return the request with a choice for each option that is None: what was fastest on an H200, where it applies.
+    """Return a copy of the request in which each option that is None has the value that was fastest on an H200.
+
+    An option stays off if it does not apply to the case.
 
     Args:
         request: The request; it is not changed.
 
     Raises:
-        Unsupported: an option of `NEEDS_TRITON` is true, and Triton is missing; or the plugin does not have the
+        Unsupported: An option of `NEEDS_TRITON` is true, and Triton is missing; or the plugin does not have the
             request's precision.
     """
     options = dict(request.framework_options)
@@ -58,9 +60,9 @@ def settle(request):
 
 
 def explain_misfit(options):
-    """Return a sentence that says why `fused_layers` cannot have a model's options; None if it can.
+    """Return a sentence that says why a BERT of this size cannot use `fused_layers`; None if it can.
 
-    `options` are BERT's options by name, of which `sequence_length`, `hidden_size` and `heads` are read.
+    `options` is a dict of the model's options, of which `sequence_length`, `hidden_size` and `heads` are read.
     """
     tokens, features = options["sequence_length"], options["hidden_size"] // options["heads"]
     if tokens > FUSED_TOKENS:
@@ -83,16 +85,16 @@ def _choose(options, name, value):
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """torch's batch norm for images, with what follows it in a network."""
+    """torch's batch norm for images, with methods that also apply the operations that follow it in ResNet."""
 
     def activate(self, x):
-        """Return ReLU(batch norm of x), (B, C, H, W), in x's type."""
+        """Return ReLU(batch norm of x), in x's shape, (B, C, H, W), and type."""
         return F.relu(self(x), inplace=True)
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut), (B, C, H, W), in x's type, twice: for the next block's branches.
+        """Return ReLU(batch norm of x + shortcut) as a pair, one item for each of the branches of the next block.
 
-        `x` and `shortcut` have the shape of the result. Both items of the returned pair are the same tensor.
+        `x` and `shortcut` are (B, C, H, W); the result has their shape, and x's type. Both items are the same tensor.
         """
         x = F.relu(self(x).add_(shortcut), inplace=True)
         return x, x
@@ -102,14 +104,15 @@ class BatchNormFp32(BatchNorm):
     """Batch norm computed in float32, whatever the type of its input; the output has the type of the input."""
 
     def forward(self, x):
-        """Return the batch norm of x, (B, C, H, W), in x's type."""
+        """Return the batch norm of x, computed in float32, in x's shape, (B, C, H, W), and type."""
         return super().forward(x.float()).to(x.dtype)
 
 
 def apply_packed(x, layers):
     """Return a tuple of the outputs of several linear layers for the same input x, computed by one matrix product.
 
-    `x` is (…, inputs); the outputs are (…, outputs of the layer), in the order of `layers`. All layers have a bias.
+    `layers` is a list of `nn.Linear` with bias. `x` is (…, inputs); the outputs are (…, outputs of the layer), in the
+    order of `layers`.
     """
     weight = torch.cat([layer.weight for layer in layers])
     bias = torch.cat([layer.bias for layer in layers])
@@ -117,7 +120,7 @@ def apply_packed(x, layers):
 
 
 def apply_padded_linear(x, weight, bias, multiple):
-    """Return `F.linear(x, weight, bias)`, computed with the number of outputs rounded up to a multiple of `multiple`.
+    """Return `F.linear(x, weight, bias)`, with the number of outputs padded to a multiple of `multiple` meanwhile.
 
     This gives the matrix product a size that suits the hardware. The extra outputs have zero weights and are cut off,
     so that results and gradients stay the same up to rounding. `x` is (…, inputs), `weight` (outputs, inputs), `bias`
@@ -140,33 +143,32 @@ def _is_rounded(dropout):
 
 
 def allow_attention(name, dropout=0.0):
-    """Allow one implementation of scaled dot product attention in this process, and forbid the others.
+    """Allow one implementation of torch's scaled dot product attention in this process, and forbid the others.
 
     Args:
-        name: A key of `ATTENTION`; or `auto`, which allows all of them, but cuDNN's only if it does not round
-            `dropout`.
-        dropout: Probability of dropout.
+        name: A key of `ATTENTION`; or `auto`, which allows all of them, except cuDNN's if it could round `dropout`.
+        dropout: Probability of dropout, from 0 to 1.
     """
     for backend, allow in ATTENTION.items():
         allow(backend == name or (name == "auto" and not (backend == "cudnn" and _is_rounded(dropout))))
 
 
 def probe_attention(name, device, dtype, heads, tokens, size, dropout):
-    """Allow only this implementation of attention in this process, and try it with a mask and dropout.
+    """Allow only one implementation of attention in this process, and try it with a mask and dropout.
 
     The trial runs a forward and a backward pass. If it fails, the implementations of `auto` are allowed again.
 
     Args:
         name: A key of `ATTENTION`; or `auto`, for which `allow_attention` is called and nothing is tried.
         device: The `torch.device`.
-        dtype: Data type of queries, keys and values.
+        dtype: The `torch.dtype` of queries, keys and values.
         heads: Number of heads.
         tokens: Sequence length.
         size: Features per head.
         dropout: Probability of dropout.
 
     Raises:
-        Unsupported: the implementation fails with this device, type or size, or rounds the probability of dropout.
+        Unsupported: The implementation fails with this device, type or size, or rounds the probability of dropout.
     """
     if name == "cudnn" and _is_rounded(dropout):
         raise Unsupported(

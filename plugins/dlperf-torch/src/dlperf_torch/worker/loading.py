@@ -18,26 +18,33 @@ class Loader(loading.Loader):
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
 
-        `dataset` returns the batch of a list of keys, or a DataError, which the DataLoader hands on as an item. `draws`
-        yields such lists, and `request` describes the case.
+        Args:
+            dataset: An object whose items are batches, dicts of NumPy arrays, by lists of keys; or a DataError, which
+                the DataLoader hands on in place of the batch.
+            draws: An iterable of such lists.
+            request: The request.
         """
         return _start(self, dataset, draws, request)
 
 
 class GeneratorFeed(python_dataset.GeneratorFeed):
-    """An endless iterator over the batches of a Python generator, in the form that `Loader` gives them."""
+    """An endless iterator over the batches of a Python generator: dicts of CPU tensors, by the input's name.
+
+    On a CPU, the input that the model marks `is_label` is a NumPy array instead.
+    """
 
     def count_workers(self, request):
-        """Return the number of data-loading processes of each trainer; each has its own generator.
+        """Return the number of data-loading processes of each trainer, the option `loader_workers` of the request.
 
-        `request` describes the case.
+        Each process has its own generator.
         """
         return request.framework_options["loader_workers"]
 
     def open(self, generate, request):
-        """Return a DataLoader over an `IterableDataset`; its processes end with this process.
+        """Return a DataLoader over the batches of a generator; its processes end with this process.
 
-        `generate` is the generator function of one replica's batches, and `request` describes the case.
+        `generate` is a function without arguments that returns a generator of one replica's batches, dicts of NumPy
+        arrays; each process calls it. `request` is the request.
         """
         return _start(self, _Generated(generate), None, request)
 

@@ -8,12 +8,12 @@ from torch.func import functional_call
 class MasterWeights:
     """A network's parameters in float32, which the optimizer updates.
 
-    The constructor converts the network's parameters in place, except batch norm's, to `dtype`. If that is narrower
-    than float32, the float32 weights are copies of the parameters before the conversion; all other weights are the
-    network's own.
+    The constructor converts the network's parameters in place to `dtype`, except those of batch norm. If `dtype` is
+    narrower than float32, the float32 weights are copies of the parameters before the conversion; all other weights are
+    the network's own.
 
     Args:
-        network: The network, with float32 parameters.
+        network: The network, an `nn.Module` with float32 parameters.
         dtype: The `torch.dtype` of the network's weights.
     """
 
@@ -41,7 +41,10 @@ class MasterWeights:
         return functional_call(self._network, self.named, inputs)
 
     def receive_gradients(self, loss_scale):
-        """Copy the network's gradients to the float32 weights, and divide these gradients by `loss_scale`."""
+        """Copy the network's gradients to those of the float32 weights, and divide the copies by the number `loss_scale`.
+
+        Weights that are the network's own have their gradients divided in place.
+        """
         if self._narrow:
             torch._foreach_copy_(
                 [parameter.grad for parameter in self._masters],
@@ -51,7 +54,10 @@ class MasterWeights:
             torch._foreach_div_([master.grad for master in self.named.values()], loss_scale)
 
     def round_into_network(self):
-        """Set the network's narrower weights to the rounded float32 weights; do nothing if no weight is narrower."""
+        """Set the network's weights to the float32 weights, rounded to the network's type.
+
+        Do nothing if the network's type is float32.
+        """
         if self._narrow:
             with torch.no_grad():
                 torch._foreach_copy_(self._narrow, self._masters)

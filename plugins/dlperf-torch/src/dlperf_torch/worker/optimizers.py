@@ -6,16 +6,17 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return an SGD or AdamW of `torch.optim` with the request's hyperparameters.
 
-    It is an SGD or AdamW of `torch.optim`. With SGD, the momentum buffers are created at once.
+    The manifest in the request says which parameters have weight decay. With SGD, the momentum buffers are created at
+    once.
 
     Args:
-        parameters: Parameter by the manifest's name.
+        parameters: Dict: a parameter's name in the manifest → its float32 tensor.
         request: The request; `parameters`, `framework_options` and `optimizer` are read.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     numbers, fused = request.optimizer, request.framework_options["fused_optimizer"]
     groups = [
@@ -41,9 +42,9 @@ def optimizer(parameters, request):
 
 
 def set_learning_rate(optimizer, rate):
-    """Set the learning rate of the next update in all groups of parameters, in place if it is a tensor.
+    """Set the learning rate of the next update to `rate`, a number, in all groups of the optimizer's parameters.
 
-    `optimizer` is what `optimizer()` returned, and `rate` a number.
+    `optimizer` is what the function `optimizer` returned. If its learning rate is a tensor, the tensor stays the same.
     """
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
@@ -55,7 +56,11 @@ def set_learning_rate(optimizer, rate):
 class LossScaler(torch.amp.GradScaler):
     """torch's GradScaler, with a count of the skipped steps: `skipped`, an int64 scalar tensor on the device.
 
-    The count does not wait for the device. A scaler that is not `enabled` scales nothing and skips nothing.
+    Counting does not wait for the device.
+
+    Args:
+        device: The `torch.device`.
+        enabled: False if the scaler scales nothing and skips nothing.
     """
 
     def __init__(self, device, enabled):

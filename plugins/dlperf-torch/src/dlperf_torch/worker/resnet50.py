@@ -14,7 +14,7 @@ from dlperf_torch.worker.training import TorchTrainer
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+    """Return an `nn.Conv2d` without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
     in pixels.
@@ -23,9 +23,9 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 
 def batch_norm(channels, kind=BatchNorm):
-    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
 
-    `kind` is its class: `BatchNorm` or one derived from it.
+    `kind` is the layer's class: `BatchNorm` or one derived from it.
     """
     norm = kind(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # torch counts batches for a cumulative average, which a fixed momentum does not use: one kernel less.
@@ -34,7 +34,10 @@ def batch_norm(channels, kind=BatchNorm):
 
 
 def max_pool(x):
-    """Return the 3×3 max-pool with stride 2 of x, (B, C, H, W), twice: for the first block's branches."""
+    """Return the 3×3 max-pool with stride 2 of x, (B, C, H, W), as a pair: the same tensor for each branch of a block.
+
+    The result is (B, C, ⌈H / 2⌉, ⌈W / 2⌉), in x's type.
+    """
     x = F.max_pool2d(x, 3, stride=2, padding=1)
     return x, x
 
@@ -42,10 +45,13 @@ def max_pool(x):
 class Bottleneck(nn.Module):
     """A residual block: convolutions of 1×1, 3×3 and 1×1, each with batch norm, and the shortcut around them.
 
-    The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
-    is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
-    stride, with batch norm.
-    `batch_norm` is a function of the channels that returns a batch norm.
+    If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution with the block's stride, and batch norm.
+
+    Args:
+        inputs: Channels of the block's input.
+        width: Channels of the first two convolutions; the block's output has 4 × `width`.
+        stride: Stride of the 3×3 convolution.
+        batch_norm: Function of a number of channels that returns a batch norm, such as this module's `batch_norm`.
     """
 
     def __init__(self, inputs, width, stride, batch_norm=batch_norm):
@@ -59,11 +65,11 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, branches):
-        """Return the block's output twice: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
+        """Return the block's output as a pair of equal tensors, (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        `branches` holds the block's input twice, for the convolutions and for the shortcut. The gradients of the two
-        can so be added by the backward pass of the operation that returned them. The axes are in this order in both
-        layouts; `nhwc` is the memory format `channels_last`.
+        `branches` is a pair of tensors, (B, inputs, H, W): the block's input for the convolutions and for the shortcut.
+        Two tensors let the backward pass of the operation that made them add their gradients. The axes are in this
+        order in both layouts; `nhwc` is the memory format `channels_last`.
         """
         x, shortcut = branches
         if self.downsample is not None:
@@ -76,8 +82,10 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     """ResNet-50: a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
 
-    `classes` is the number of classes; `batch_norm` is a function of the channels that returns a batch norm;
-    `max_pool` computes what this module's function does.
+    Args:
+        classes: Number of classes.
+        batch_norm: Function of a number of channels that returns a batch norm, such as this module's `batch_norm`.
+        max_pool: Function with the argument and the result of this module's `max_pool`.
     """
 
     def __init__(self, classes, batch_norm=batch_norm, max_pool=max_pool):
@@ -108,7 +116,7 @@ class ResNet50Trainer(TorchTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
+        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
         classes, chosen = options["num_classes"], self.request.framework_options
         if chosen["fused_batch_norm"]:
             # Triton is where the GPUs are, and nowhere else.
@@ -122,8 +130,8 @@ class ResNet50Trainer(TorchTrainer):
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned, or what DistributedDataParallel or the compiler made of it. `batch` holds
-        the model's inputs by name, on the device; of these, `image` is read.
+        `network` is what `build` returned, or what DistributedDataParallel or the compiler made of it. `batch` is a
+        dict from input name to tensor, on the device, of which `image`, (B, 3, H, W), is read.
         """
         return (network(batch["image"]),)
 

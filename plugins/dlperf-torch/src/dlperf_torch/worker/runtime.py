@@ -43,7 +43,7 @@ class TorchRuntime(Runtime):
     """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+        Unsupported: The plugin lacks the precision, or there are several replicas and it lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -60,11 +60,11 @@ class TorchRuntime(Runtime):
     def start(self):
         """Select the device, set seeds, threads and TF32, and join the other processes.
 
-        The number of threads is OMP_NUM_THREADS, if that is set. The timeout of collectives is the longest of the
-        phases' deadlines, since some workers compile for longer than others.
+        The number of threads is OMP_NUM_THREADS, if that is set. Collectives time out after the longest of the phases'
+        deadlines, since some workers compile for longer than others.
 
         Raises:
-            Unsupported: no usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
+            Unsupported: No usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
                 TF32 or bfloat16.
             OSError: Horovod's rendezvous server did not accept a connection in time.
             RuntimeError: torch could not form the process group.
@@ -91,10 +91,11 @@ class TorchRuntime(Runtime):
             )
 
     def exchange(self, network, request):
-        """Return the synchronization of a network's gradients, with the request's options.
+        """Return the object that synchronizes the gradients of `network`, an `nn.Module` on the device.
 
         It is a `Horovod` with that strategy, an `AllReduce` if DistributedDataParallel averages the gradients, and an
-        `Alone` if the replicas do not synchronize. Its `replicated` is the network as a step calls it.
+        `Alone` if the replicas do not synchronize. Its `replicated` is the network as a step calls it. `request` gives
+        the options.
         """
         if self.hvd:
             from dlperf_torch.worker.horovod import Horovod
@@ -103,7 +104,11 @@ class TorchRuntime(Runtime):
         return (AllReduce if self.syncs_gradients else Alone)(network, request)
 
     def seed(self):
-        """Seed the generators of all devices with the request's seed plus the replica's global index; return True."""
+        """Seed torch's generators on all devices with the request's seed plus the replica's global index.
+
+        Returns:
+            True: torch can set its random state.
+        """
         torch.manual_seed(self.request.seed + self.replica)
         return True
 
@@ -117,21 +122,21 @@ class TorchRuntime(Runtime):
         torch.backends.cudnn.benchmark_limit = self.request.framework_options["cudnn_benchmark_limit"]
 
     def synchronize(self):
-        """Wait until the GPU has finished; do nothing on a CPU.
+        """Wait until the GPU has finished all work; on a CPU, return at once.
 
-        On a CPU each call has finished when it returns, collectives included.
+        On a CPU each call of torch has finished when it returns, collectives included.
         """
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def mark(self):
-        """Record an event on the current stream, and return it."""
+        """Record a CUDA event on the current stream without waiting, and return the event. Only GPUs have them."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
 
     def elapsed(self, marks):
-        """Return the seconds between neighboring events of `marks`, one fewer than there are events."""
+        """Return a list of the seconds between neighboring items of `marks`, events that `mark` returned."""
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
@@ -140,17 +145,18 @@ class TorchRuntime(Runtime):
             torch.cuda.reset_peak_memory_stats(self.device)
 
     def peak_memory(self):
-        """Return the peak bytes of tensors on the GPU since the reset; None on a CPU.
+        """Return the peak bytes of tensors on the GPU since `reset_peak_memory`; None on a CPU.
 
-        The allocator's reserve is not included.
+        Memory that the allocator holds in reserve is not included.
         """
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
     @contextmanager
     def trace(self, path):
-        """Record with torch.profiler, on the CPU and the GPU, while the context lasts; write `path` at its end.
+        """Return a context in which torch.profiler records; at its end, the trace is written to the file `path`.
 
-        The file is in Chrome's trace format. Nothing is written after an exception.
+        It records the CPU, and the GPU if the case uses one. The file is in Chrome's trace format. It is not written if
+        the context is left by an exception.
         """
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":
@@ -160,13 +166,13 @@ class TorchRuntime(Runtime):
         profiler.export_chrome_trace(path)
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of one name), `threads`, `interop_threads`,
-        `cpu_capability`, `mkl`, `onednn`, `deterministic_algorithms` and `transport` (None without collectives); with
-        Horovod also `horovod_version`. On a GPU there are also `compute_capability`, `device_memory` in bytes,
-        `cuda_version`, `cudnn_version`, `nccl_version`, `cudnn_benchmark`, `cudnn_benchmark_limit`,
-        `cudnn_deterministic`, `matmul_allow_tf32` and `cudnn_allow_tf32`.
+        The keys are `framework_version`, `devices` (a list of one name), `threads`, `interop_threads` (numbers),
+        `cpu_capability`, `mkl`, `onednn`, `deterministic_algorithms` and `transport` (`nccl` or `gloo`; None without
+        torch's collectives); with Horovod also those of `horovod.facts`, such as `horovod_version`. On a GPU there are
+        also `compute_capability`, `device_memory` in bytes, `cuda_version`, `cudnn_version`, `nccl_version`,
+        `cudnn_benchmark`, `cudnn_benchmark_limit`, `cudnn_deterministic`, `matmul_allow_tf32` and `cudnn_allow_tf32`.
         """
         report = {
             "framework_version": torch.__version__,
@@ -198,10 +204,11 @@ class TorchRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True if an exception says that memory ran out.
+        """Return True if the exception `error` says that memory ran out.
 
-        It is a MemoryError, torch's OutOfMemoryError, or a RuntimeError with a known message of torch or its
-        libraries. If the message says that cuDNN found no engine, return True if an allocation failed before.
+        This is a MemoryError, torch's OutOfMemoryError, or a RuntimeError with a known message of torch or its
+        libraries. If the message says that cuDNN found no engine, return True if an allocation on the GPU has failed
+        before.
         """
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
             return True
@@ -213,10 +220,10 @@ class TorchRuntime(Runtime):
         return description == _NO_MEMORY_FOR_CODE or any(message in description for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the process group, or Horovod, if there is one.
+        """Leave the process group, or Horovod; do nothing if the replicas do not synchronize.
 
-        If there was a process group, the process will end without finalizing the interpreter, because the group's
-        threads may still hold Python objects: see `lifetime.skip_finalization`.
+        After a process group, the process will end without finalizing the interpreter (`lifetime.skip_finalization`),
+        because the group's threads may still hold Python objects.
         """
         if self.hvd:
             self.hvd.shutdown()

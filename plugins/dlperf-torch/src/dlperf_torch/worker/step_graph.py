@@ -8,15 +8,16 @@ capture may do."""
 
 
 class StepGraph:
-    """A function that takes training steps, first as they are, then by replaying the CUDA graph of one of them.
+    """A function that takes training steps: the first few eagerly, then by replaying the CUDA graph of one of them.
 
-    All steps are steps of the training: none is taken only to warm up, and a capture computes nothing. A replay reads
-    and writes the memory that the captured step used, so each batch is copied to that of the captured one, and the loss
-    is copied from there. Parameters, optimizer state, learning rate and the generator of dropout are on the device, and
-    a replay continues them as the step itself would.
+    Each call takes one step of the training: none is taken only to warm up, and a capture computes nothing. A replay
+    reads and writes the memory that the captured step used, so each batch is copied to that of the captured one, and
+    the loss is copied from there. Parameters, optimizer state, learning rate and the generator of dropout are on the
+    device, and a replay continues them as the step itself would.
 
     Args:
-        step: Function that enqueues a step on a batch, a dict of tensors, and returns its loss, a tensor.
+        step: Function that enqueues a step on a batch, a dict from input name to tensor, and returns its loss, a
+            tensor.
 
     Attributes:
         replays: Number of steps so far that replayed the graph.

@@ -8,9 +8,12 @@ TILE = {"ROWS": 256, "CHANNELS": 16}
 
 
 def split(rows, tile, limit):
-    """Return the number of rows in a strip, a multiple of `tile`, and the number of strips, at most `limit`.
+    """Return how to split the rows of a matrix into strips: the rows per strip, and the number of strips.
 
-    `rows` is the number of rows of the matrix. A `limit` below 1 counts as 1.
+    Args:
+        rows: Number of rows of the matrix.
+        tile: Rows that a kernel reads at once; the rows per strip are a multiple of it.
+        limit: Maximum number of strips; less than 1 counts as 1.
     """
     strip = triton.cdiv(triton.cdiv(rows, tile), max(1, limit)) * tile
     return strip, triton.cdiv(rows, strip)
@@ -29,7 +32,7 @@ def _add(parts, sums, channels, strips, ROWS: tl.constexpr, CHANNELS: tl.constex
 
 
 def add_strips(parts):
-    """Return the sums over the strips in `parts`, (N, strips, channels) in float32: N tensors (channels)."""
+    """Return the sums of `parts`, a float32 tensor (N, strips, channels), over its strips: N tensors (channels,)."""
     kinds, strips, channels = parts.shape
     sums = parts.new_empty(kinds, channels)
     _add[kinds, triton.cdiv(channels, TILE["CHANNELS"])](parts, sums, channels, strips, **TILE)

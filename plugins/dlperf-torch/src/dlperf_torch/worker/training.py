@@ -1,7 +1,4 @@
-"""The base of torch's trainers: wrapping, batches, the step, evidence.
-
-A model's own file has its network, its loss, and nothing else.
-"""
+"""The base of torch's trainers: wrapping, batches, the step, evidence. A model's own file has its network and loss."""
 
 import torch
 from torch import nn
@@ -45,15 +42,15 @@ class TorchTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return the batches as tensors in page-locked memory, for asynchronous copies; on a CPU, unchanged."""
+        """Return `batches`, dicts of NumPy arrays, with tensors in page-locked memory instead; on a CPU, unchanged."""
         if self.device.type != "cuda":
             return batches
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return the one batch in `batches`, by name, as tensors on the device, images as (B, C, H, W).
+        """Return the inputs of this process's one replica: a dict from input name to tensor on the device.
 
-        The batch holds NumPy arrays, or the tensors that `stage` returned.
+        `batches` is a list of one such dict, of NumPy arrays or tensors of `stage`. Images become (B, C, H, W).
         """
         (batch,) = batches
         placed = {n: torch.as_tensor(v).to(self.device, non_blocking=True) for n, v in batch.items()}
@@ -62,13 +59,13 @@ class TorchTrainer(ReplicaState):
         return placed
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
+        """Return the labels of this process's one replica: a list with the tensor `labels` as a NumPy array."""
         return [labels.cpu().numpy()]
 
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update in all groups of parameters."""
+        """Set the learning rate of the next update to `rate` in all groups of the optimizer's parameters."""
         optimizers.set_learning_rate(self.optimizer, rate)
 
     def clear_gradients(self):
@@ -76,7 +73,7 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
+        """Return the loss of `piece`, a micro-batch as a dict from input name to tensor: a scalar, not yet scaled."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
@@ -84,7 +81,7 @@ class TorchTrainer(ReplicaState):
         return self.loss(self.widen_outputs(outputs), piece)
 
     def widen_outputs(self, outputs):
-        """Return `outputs`, the logits that a network returned, as `loss` takes them: a list of float32 tensors."""
+        """Return the tensors of logits in `outputs`, a sequence, as a list of float32 tensors for `loss`."""
         return [value.float() for value in outputs]
 
     def autocast(self):
@@ -92,7 +89,7 @@ class TorchTrainer(ReplicaState):
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.precision.casts)
 
     def scale_loss(self, loss):
-        """Return the loss times the loss scale; return it unchanged if the precision needs none."""
+        """Return `loss`, a scalar tensor, times the loss scale; return it unchanged if the precision needs none."""
         return self.scaler.scale(super().scale_loss(loss))
 
     def defer_synchronization(self):
@@ -112,7 +109,7 @@ class TorchTrainer(ReplicaState):
         self.scaler.update()
 
     def gradient_exchange(self):
-        """Return the exchange of the strategy. Training steps are taken to find its buffers.
+        """Return the `GradientExchange` of the strategy; one or two training steps are taken to find its buffers.
 
         Raises:
             NotImplementedError: The replicas do not synchronize.
@@ -128,17 +125,17 @@ class TorchTrainer(ReplicaState):
         self.scaler.reset()
 
     def reset(self):
-        """Return to the state before the first step (`BaseTrainer.reset`); also set the network's narrower weights."""
+        """Set weights, their narrower copies, optimizer and learning rate schedule to those before the first step."""
         super().reset()
         self.masters.round_into_network()
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        References are eager, from the master weights, without TF32. Outputs are computed with gradients recorded. If
-        the model has no dropout, `step` therefore reuses the compiled code. The network's buffers are restored.
+        Both are sequences of a tensor per head. The fp32 logits are eager, of the master weights, without TF32. The
+        others record gradients: without dropout, `step` reuses their compiled code. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -156,17 +153,20 @@ class TorchTrainer(ReplicaState):
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
-        """Note an output's data type, as `BaseTrainer.note_output` does; for images above 1×1 also the layout."""
+        """Append the data type of the tensor `output` to `product_types`; for images above 1×1, note the layout."""
         super().note_output(output)
         if output.dim() == 4 and output.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.image_layouts.add(evidence.layout_of(output))
 
     def widen(self, value):
-        """Return `value`, an array of `outputs_and_references`, as a float64 tensor on its device."""
+        """Return `value`, a tensor of `outputs_and_references`, as a float64 tensor on its device."""
         return value.double()
 
     def observe_settings(self):
-        """Return the settings in effect, by key; `triton_kernels` is True if the network has this plugin's kernels."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown) and `strategy` (None for none) in effect.
+
+        Flags are `fused_optimizer`, `cuda_graph` (a graph was replayed) and `triton_kernels` (the plugin's are in use).
+        """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
         return {
