@@ -42,7 +42,7 @@ class MegEngineOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     loader_workers: int = context(
@@ -89,7 +89,7 @@ class MegEngine(Framework):
     Options: ClassVar[type[Any]] = MegEngineOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment, with a lock; `device`, `strategy` and `model` make no difference.
+        """Return the environment, with a lock file; `device`, `strategy` and `model` make no difference.
 
         MegEngine has the same build for CPUs and GPUs.
         """

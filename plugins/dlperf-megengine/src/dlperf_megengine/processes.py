@@ -8,10 +8,8 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, in the order of ranks.
 
-    With the strategy `all_reduce` and several devices, each trainer has the variables by which it joins the others. On
-    CPUs the trainers are a ring: RING_ADDRESS is the address at which a trainer listens, and RING_NEXT that of the next
-    one. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server, which runs beside rank 0;
-    NCCL_SOCKET_IFNAME is the network interface for NCCL. `cluster` describes the case's nodes.
+    With the strategy `all_reduce` and several devices, each trainer has the environment variables that `join_trainers`
+    lists. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -20,9 +18,12 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
 
-    `processes` describes them. `cluster` describes the case's nodes.
+    On CPUs the trainers are a ring: RING_ADDRESS is the address, HOST:PORT, at which a trainer listens, and RING_NEXT
+    that of the next trainer. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server, which runs in
+    the process of rank 0, and NCCL_SOCKET_IFNAME is the node's network interface, if that is known. `cluster` describes
+    the case and its nodes.
     """
     trainers = one_per_device(cluster)
     addresses = [

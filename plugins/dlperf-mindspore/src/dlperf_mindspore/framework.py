@@ -32,7 +32,7 @@ class MindSporeOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     loader_workers: int = context(
@@ -78,7 +78,7 @@ class MindSpore(Framework):
     Options: ClassVar[type[Any]] = MindSporeOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment, with a lock; `device`, `strategy` and `model` make no difference."""
+        """Return the environment, with a lock file; `device`, `strategy` and `model` make no difference."""
         return EnvironmentSpec(
             python=_PYTHON,
             requirements=_REQUIREMENTS,

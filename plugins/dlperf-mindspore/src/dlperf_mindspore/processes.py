@@ -11,8 +11,9 @@ SCHEDULE = "dlperf_mindspore.worker.scheduler:schedule"
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, in the order of ranks.
 
-    With the strategy `all_reduce` and several devices, the list begins with a scheduler on node 0. It and the trainers
-    find each other through MindSpore's variables (`MS_*`). `cluster` describes the case's nodes.
+    With the strategy `all_reduce` and several devices, the list begins with a scheduler on node 0. The scheduler and
+    the trainers find each other through MindSpore's environment variables (`MS_*`). `cluster` describes the case and
+    its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.

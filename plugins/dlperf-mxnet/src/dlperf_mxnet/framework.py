@@ -45,7 +45,7 @@ class MXNetOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     nccl: bool = factor(
@@ -107,10 +107,10 @@ class MXNet(Framework):
     Options: ClassVar[type[Any]] = MXNetOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device and a strategy; `model` makes no difference.
+        """Return the environment for a kind of device, such as `cpu`, and a strategy; `model` makes no difference.
 
-        For `cpu` it has the distribution `mxnet`, and a lock. For other devices it has `mxnet-cu112`, without a lock.
-        With `horovod` it also has Horovod, which is built from source: on PyPI there are no wheels.
+        For `cpu` it has the distribution `mxnet`, and a lock file. For other devices it has `mxnet-cu112`, without a
+        lock file. With the strategy `horovod`, Horovod is built from source, because PyPI has no wheels of it.
         """
         uses_horovod, on_cpu = strategy == "horovod", device == "cpu"
         packages = (*HOROVOD, "setuptools<69") if uses_horovod else ()
@@ -123,14 +123,12 @@ class MXNet(Framework):
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why MXNet cannot run a combination of declared capabilities; None if it can.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses:
+        `options` is an `MXNetOptions`. Refused are:
 
-        - all_reduce over several nodes;
-        - nhwc on a CPU;
-        - a precision that MXNet lacks on the device, for the model, or with accumulation;
-        - the option `nccl` at false, if NCCL would not be used anyway.
+        - all_reduce over several nodes; - nhwc on a CPU; - a precision that MXNet lacks on the device, for the model,
+        or with accumulation; - the option `nccl` at false, if NCCL would not be used anyway.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

@@ -25,8 +25,8 @@ def processes(cluster: Cluster) -> List[Process]:
 
     With the other strategies, the trainer of a node owns all devices of the node, as MXNet's kvstore requires. Trainers
     are in the order of ranks. With `parameter_server` and several devices, the list begins with a scheduler on node 0
-    and a server on every node, which find the trainers through the variables of ps-lite (`DMLC_*`). With `horovod`, it
-    begins with Horovod's rendezvous server. `cluster` describes the case's nodes.
+    and a server on every node, which find the trainers through the environment variables of ps-lite (`DMLC_*`). With
+    `horovod`, it begins with Horovod's rendezvous server. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -37,8 +37,8 @@ def processes(cluster: Cluster) -> List[Process]:
 def whole_nodes(cluster: Cluster) -> List[Process]:
     """Return a trainer per node, which owns all devices of its node, in the order of the nodes.
 
-    If that is several CPU devices, the trainer has the variable `CPU_DEVICES` with their number. `cluster` describes
-    the case's nodes.
+    If these are several CPU devices, the trainer's environment variable `CPU_DEVICES` has their number. `cluster`
+    describes the case and its nodes.
     """
     trainers = one_per_node(cluster)
     if cluster.device != "cpu":
@@ -52,9 +52,10 @@ def whole_nodes(cluster: Cluster) -> List[Process]:
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
-    """Return a scheduler on node 0, a server on every node, and a trainer per node, with the variables of ps-lite.
+    """Return a scheduler on node 0, a server on every node, and a trainer per node, in this order.
 
-    They are in this order, those of a role in the order of the nodes. `cluster` describes the case's nodes.
+    Servers and trainers are in the order of the nodes. All have the environment variables of ps-lite (`DMLC_*`).
+    `cluster` describes the case and its nodes.
     """
     trainers = whole_nodes(cluster)
     root = cluster.nodes[0]

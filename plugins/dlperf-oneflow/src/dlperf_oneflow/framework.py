@@ -38,7 +38,7 @@ class OneFlowOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     loader_workers: int = context(
@@ -89,7 +89,7 @@ class OneFlow(Framework):
     Options: ClassVar[type[Any]] = OneFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment, with a lock; `device`, `strategy` and `model` make no difference.
+        """Return the environment, with a lock file; `device`, `strategy` and `model` make no difference.
 
         OneFlow has the same build for CPUs and GPUs.
         """
@@ -100,10 +100,9 @@ class OneFlow(Framework):
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why OneFlow cannot run a combination of declared capabilities; None if it can.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        The plugin refuses amp-fp16 on a CPU and in a graph, and the compiler graph with accumulation. `spec` is the
-        case; `options` holds the values of the plugin's own options.
+        Refused are amp-fp16 on a CPU and in a graph, and the compiler graph with accumulation. `options` is not used.
         """
         if spec.precision == "amp-fp16" and spec.device == "cpu":
             return (

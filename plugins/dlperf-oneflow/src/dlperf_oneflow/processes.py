@@ -10,10 +10,8 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, in the order of ranks.
 
-    With the strategy `all_reduce` and several devices, each trainer has the variables that OneFlow reads when it is
-    imported. LOCAL_RANK counts the ranks of a host, even if several nodes are on one host. On GPUs,
-    CUDA_VISIBLE_DEVICES names all GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK.
-    `cluster` describes the case's nodes.
+    With the strategy `all_reduce` and several devices, each trainer has the environment variables that `join_trainers`
+    lists. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -22,10 +20,11 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
 
-    They are MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK; on GPUs also CUDA_VISIBLE_DEVICES. `cluster`
-    describes the case's nodes.
+    OneFlow reads them when it is imported: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, which counts the
+    ranks of a host, even if several nodes are on one host. On GPUs, CUDA_VISIBLE_DEVICES names all GPUs of the case on
+    the host, since OneFlow takes the GPU with the index LOCAL_RANK. `cluster` describes the case and its nodes.
     """
     trainers = one_per_device(cluster)
     counters: DefaultDict[str, Iterator[int]] = defaultdict(count)

@@ -45,7 +45,7 @@ class PaddleOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     comm_buffer_mb: int = factor(
@@ -97,24 +97,22 @@ class Paddle(Framework):
     Options: ClassVar[type[Any]] = PaddleOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device, such as `cpu`; `strategy` and `model` make no difference.
 
-        For `cpu` it has the distribution `paddlepaddle`, and a lock. For other devices it has `paddlepaddle-gpu` from
-        Paddle's own index, without a lock.
+        For `cpu` it has the distribution `paddlepaddle`, and a lock file. For other devices it has `paddlepaddle-gpu`
+        from Paddle's own index, without a lock file.
         """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA, uv_options=("--extra-index-url", _CUDA_INDEX))
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why Paddle cannot run a combination of declared capabilities; None if it can.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        The plugin refuses:
+        `options` is a `PaddleOptions`. Refused are:
 
-        - on a CPU, every precision but fp32, and the compiler cinn;
-        - a changed `comm_buffer_mb` if no gradients are averaged.
-
-        `spec` is the case; `options` holds the values of the plugin's own options.
+        - on a CPU, every precision but fp32, and the compiler cinn; - a changed `comm_buffer_mb` if no gradients are
+        averaged.
         """
         default = PaddleOptions().comm_buffer_mb
         if options.comm_buffer_mb != default and (

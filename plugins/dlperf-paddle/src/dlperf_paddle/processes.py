@@ -8,10 +8,8 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, in the order of ranks.
 
-    With the strategy `all_reduce` and several devices, each trainer has the variables that
-    `paddle.distributed.init_parallel_env` reads. Each trainer has one endpoint, and the master has another. The
-    variables name the backend, nccl or gloo, because Paddle would not choose gloo on a CPU. `cluster` describes the
-    case's nodes.
+    With the strategy `all_reduce` and several devices, each trainer has the environment variables that `join_trainers`
+    lists. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -20,11 +18,13 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, each with the variables by which it finds the others.
+    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
 
-    They are PADDLE_MASTER, PADDLE_TRAINER_ID, PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS, PADDLE_CURRENT_ENDPOINT
-    and PADDLE_DISTRI_BACKEND; on GPUs also FLAGS_selected_gpus, and NCCL_SOCKET_IFNAME if there are several nodes.
-    `cluster` describes the case's nodes.
+    They are those that `paddle.distributed.init_parallel_env` reads: PADDLE_MASTER, PADDLE_TRAINER_ID,
+    PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS, PADDLE_CURRENT_ENDPOINT and PADDLE_DISTRI_BACKEND (`nccl` or `gloo`,
+    which Paddle would not choose on a CPU); on GPUs also FLAGS_selected_gpus, and NCCL_SOCKET_IFNAME if the node's
+    network interface is known. Each trainer has one endpoint, HOST:PORT, and the master has another. `cluster`
+    describes the case and its nodes.
     """
     trainers = one_per_device(cluster)
     ports = cluster.nodes[0].ports

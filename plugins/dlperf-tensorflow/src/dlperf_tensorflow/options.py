@@ -14,7 +14,7 @@ class TensorFlowOptions:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     one_process_per_node: bool = factor(

@@ -24,7 +24,7 @@ def processes(cluster: Cluster) -> List[Process]:
     `parameter_server_async` and several devices, the processes are those of `plan_with_servers`.
 
     With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
-    variable with the network interface for NCCL. `cluster` describes the case's nodes.
+    variable with the network interface for NCCL. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -35,7 +35,7 @@ def processes(cluster: Cluster) -> List[Process]:
 def join_trainers(cluster: Cluster) -> List[Process]:
     """Return a trainer per device or per node, in the order of ranks; several have a TF_CONFIG with all addresses.
 
-    On GPUs of several nodes they also have NCCL_SOCKET_IFNAME. `cluster` describes the case's nodes.
+    On GPUs of several nodes they also have NCCL_SOCKET_IFNAME. `cluster` describes the case and its nodes.
     """
     whole_nodes = cluster.options["one_process_per_node"]
     trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
@@ -59,7 +59,7 @@ def plan_with_servers(cluster: Cluster) -> List[Process]:
     The services are a parameter server per node, then a computing server per device. The trainer is on node 0 and has
     no device: it schedules functions on the computing servers, and writes the record of all replicas. A node's ports
     are used in this order: one for each computing server, one for the parameter server, one for the trainer. `cluster`
-    describes the case's nodes.
+    describes the case and its nodes.
     """
     places = [(replica.node, replica.devices[0]) for replica in one_per_device(cluster)]
     counts = [len(facts.devices) for facts in cluster.nodes]

@@ -35,7 +35,7 @@ class TensorFlow1Options:
     """The options of the plugin, set with `--set NAME=VALUE`.
 
     Raises:
-        SpecError: an option has a value that is not allowed.
+        SpecError: An option has a value that is not allowed.
     """
 
     loader_workers: int = context(

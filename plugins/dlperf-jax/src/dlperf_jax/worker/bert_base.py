@@ -109,7 +109,7 @@ def masked_lm(scope, x):
 
 
 def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads, layers):
-    """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+    """Return a pair of logits: of words, (B · P, V), and of the next sentence, (B, 2).
 
     There are B sequences of S tokens with P predictions each, and V word pieces.
 
@@ -123,7 +123,7 @@ def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads,
         layers: Number of layers of the encoder.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the network.
+        ManifestError: The manifest lacks a parameter of the network.
     """
     x = embed(scope, input_ids, segment_ids)
     mask = jnp.where(attention_mask == 0, -jnp.inf, 0.0)[:, None, None, :]

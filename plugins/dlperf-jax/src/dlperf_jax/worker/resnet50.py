@@ -66,7 +66,7 @@ def bottleneck(scope, name, x, stride, projects):
         projects: True if the shortcut is a 1×1 convolution of this stride, with batch norm.
 
     Raises:
-        ManifestError: the manifest lacks a parameter of the block.
+        ManifestError: The manifest lacks a parameter of the block.
     """
     shortcut = x
     if projects:

@@ -20,7 +20,9 @@ from dlperf_megengine.worker.ring import Ring
 
 
 class HostExchange:
-    """The exchange of CPUs, between backward pass and update: MegEngine has no collectives for CPUs.
+    """The averaging of gradients on CPUs, between backward pass and update: MegEngine has no collectives for CPUs.
+
+    The constructor connects this process to its neighbors in the ring.
 
     Args:
         request: The case.
@@ -40,9 +42,9 @@ class HostExchange:
         self.count = 0
 
     def average(self, parameters):
-        """Replace the gradients by their averages over the replicas, and wait until they are known.
+        """Replace the gradients of `parameters` by their means over the replicas, wait for that, and add 1 to `count`.
 
-        `parameters` holds MegEngine's parameters, in the same order on all replicas. Adds 1 to `count`.
+        `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
 
         Raises:
             ConnectionError: A neighbor in the ring has ended.
@@ -57,15 +59,16 @@ class HostExchange:
         self.count += 1
 
     def close(self):
-        """Close the connections of the ring."""
+        """Close the connections to the neighbors in the ring."""
         self._ring.close()
 
 
 class NcclExchange:
-    """The exchange of GPUs: MegEngine's all-reduce, in the backward pass, or after the last of several micro-batches.
+    """The averaging of gradients on GPUs with MegEngine's all-reduce.
 
-    Its constructor selects the GPU of this process, and waits for the other processes. Rank 0 starts MegEngine's
-    server, by which the processes meet.
+    It happens in the backward pass, or after the last micro-batch if there are several. The constructor selects the GPU
+    of this process, and waits for the other processes. Rank 0 starts MegEngine's server, through which the processes
+    meet.
 
     Args:
         request: The case.
@@ -84,9 +87,10 @@ class NcclExchange:
         self.count = int(overlaps)
 
     def average(self, parameters):
-        """Enqueue the averages of gradients, and add 1 to `count`; do nothing if the callbacks did it.
+        """Replace the gradients of `parameters` by their means over the replicas, and add 1 to `count`.
 
-        `parameters` holds MegEngine's parameters, in the same order on all replicas; their `grad` is replaced.
+        This is enqueued without waiting. Do nothing if `callbacks` average the gradients in the backward pass.
+        `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
         """
         if self.callbacks:
             return
@@ -98,7 +102,7 @@ class NcclExchange:
         self.count += 1
 
     def close(self):
-        """Wait for the other processes, and end the server if this process has it."""
+        """Wait for the other processes, and end MegEngine's server if it runs in this process."""
         dist.group_barrier()
         self._server = None
 

@@ -7,16 +7,16 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return an SGD or AdamW of `megengine.optimizer` with the request's hyperparameters.
 
-    It is an SGD or AdamW of `megengine.optimizer`.
+    The manifest in the request says which parameters have weight decay.
 
     Args:
-        parameters: Parameter by the manifest's name.
+        parameters: Dict: a parameter's name in the manifest → MegEngine's parameter.
         request: The request; `parameters` and `optimizer` are read.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     numbers = request.optimizer
     groups = [
@@ -34,7 +34,7 @@ def optimizer(parameters, request):
 
 
 def reset(optimizer):
-    """Set the moments and counts of `optimizer`, which `optimizer()` returned, to zero."""
+    """Set the moments and counts of `optimizer`, an optimizer that the function `optimizer` returned, to zero."""
     for states in optimizer._state.values():
         for values in states.values():
             values[...] = np.zeros(values.shape, np.float32)

@@ -18,18 +18,18 @@ _PATIENCE = 10.0
 
 
 class Ring:
-    """One process of a ring, connected to the previous and the next process.
+    """One process of a ring of processes, connected by TCP to the previous and the next process.
 
     Args:
         case: The identifier of the case; processes of other cases are turned away.
         rank: The number of this process, counted from 0.
         size: The number of processes, at least 2.
         address: The host and port, HOST:PORT, at which this process listens for the previous one.
-        next_address: The host and port of the next process, of rank (rank + 1) % size.
+        next_address: The host and port, HOST:PORT, of the next process, whose rank is (rank + 1) % size.
         timeout: Seconds to wait for the two processes.
 
     Raises:
-        TimeoutError: A process did not connect in time.
+        TimeoutError: One of the two processes did not connect in time.
         OSError: `address` cannot be listened at.
     """
 
@@ -46,13 +46,15 @@ class Ring:
         self._sender = ThreadPoolExecutor(1)
 
     def sum(self, values):
-        """Replace a vector by its sum over all processes; every process must call this, with the same shape.
+        """Replace the vector `values` by its sum over all processes; return when this has finished.
+
+        Every process must call this with a vector of the same size.
 
         Args:
-            values: A contiguous one-dimensional array, changed in place.
+            values: A contiguous one-dimensional NumPy array, changed in place.
 
         Raises:
-            ConnectionError: A neighbor has ended.
+            ConnectionError: The previous or the next process has ended.
             OSError: The network failed.
         """
         parts = np.array_split(values, self.size)
@@ -71,7 +73,7 @@ class Ring:
         sent.result()
 
     def close(self):
-        """Close the connections, and end the thread that sends."""
+        """Close the connections to both neighbors, and end the thread that sends."""
         self._sender.shutdown()
         self._next.close()
         self._previous.close()

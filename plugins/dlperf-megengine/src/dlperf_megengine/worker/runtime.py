@@ -27,7 +27,7 @@ class MegEngineRuntime(Runtime):
     """One process that owns one device: a CPU with the process's threads, or the GPU in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        Unsupported: there are several replicas, and the plugin lacks the strategy.
+        Unsupported: There are several replicas, and the plugin lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -45,14 +45,14 @@ class MegEngineRuntime(Runtime):
         """The exchange of gradients with the other replicas; None if gradients are not synchronized."""
 
     def start(self):
-        """Select the device, join the other processes, and set TF32 off and the seed.
+        """Select the device, join the other processes, switch TF32 off, and set the seed.
 
-        NVIDIA_TF32_OVERRIDE is set in this process's environment.
+        NVIDIA_TF32_OVERRIDE is set to 0 in this process's environment.
 
         Raises:
-            Unsupported: no usable GPU is found.
-            TimeoutError: on CPUs, a neighbor in the ring did not connect within the deadline of the phase `start`.
-            OSError: on CPUs, the address in RING_ADDRESS cannot be listened at.
+            Unsupported: No usable GPU is found.
+            TimeoutError: On CPUs, a neighbor in the ring did not connect within the deadline of the phase `start`.
+            OSError: On CPUs, the address in RING_ADDRESS cannot be listened at.
         """
         request = self.request
         if request.device == "cuda":
@@ -65,7 +65,11 @@ class MegEngineRuntime(Runtime):
         self.seed()
 
     def seed(self):
-        """Seed MegEngine's generators with the request's seed plus the replica's global index; return True."""
+        """Seed MegEngine's generators with the request's seed plus the replica's global index.
+
+        Returns:
+            True: MegEngine can set its random state.
+        """
         mge.random.seed(self.request.seed + self.replica)
         return True
 
@@ -74,15 +78,15 @@ class MegEngineRuntime(Runtime):
         mge._full_sync()
 
     def wait(self, loss):
-        """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
+        """Wait until a step has finished, its update included; `loss` is the pair that its `train` returned."""
         loss[1].numpy()
 
     @contextmanager
     def trace(self, path):
-        """Record with MegEngine's profiler while the context lasts; write `path` at its end.
+        """Return a context in which MegEngine's profiler records; at its end, the trace is written to the file `path`.
 
-        The file is in Chrome's trace format. Nothing is written after an exception. The profiler writes its own file
-        into a temporary folder beside `path`, which is removed.
+        The file is in Chrome's trace format. It is not written if the context is left by an exception. The profiler
+        writes its own file into a temporary folder beside `path`, which is removed.
         """
         from megengine.utils.profiler import (
             Profiler,
@@ -96,10 +100,11 @@ class MegEngineRuntime(Runtime):
             os.replace(written, path)
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of MegEngine's name of the device), `threads` and
-        `transport` (`ring` or `nccl`; None without collectives); on a GPU also `tf32_override`.
+        The keys are `framework_version`, `devices` (a list of MegEngine's name of the device, such as
+        `multithread8:0`), `threads`, their number, and `transport` (`ring` or `nccl`; None without collectives); on a
+        GPU also `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
         """
         report = {
             "framework_version": mge.__version__,
@@ -112,9 +117,10 @@ class MegEngineRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for a RuntimeError if its message says that memory ran out.
+        """Return True if `error` is a MemoryError, or a RuntimeError whose message says that memory ran out.
 
-        MegEngine raises the errors of asynchronous operations later, as the causes of another error.
+        MegEngine raises the error of an asynchronous operation later, as the cause of another RuntimeError, so causes
+        count too.
         """
         if isinstance(error, MemoryError):
             return True
@@ -125,6 +131,6 @@ class MegEngineRuntime(Runtime):
         return error.__cause__ is not None and self.is_out_of_memory(error.__cause__)
 
     def stop(self):
-        """Leave the other processes, if there are any."""
+        """Leave the group of replicas, if gradients are synchronized; otherwise do nothing."""
         if self.exchange is not None:
             self.exchange.close()

@@ -16,17 +16,17 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+        """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
-        float32 in C order.
+        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
+        NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         parameter[...] = values.reshape(parameter.shape)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest. `replica` is not used: a process has one replica.
         """
         values = self.named[name].numpy()
         if values.ndim == 4 and values.shape[::2] == (1, 1):
@@ -34,20 +34,20 @@ class ReplicaState(BaseTrainer):
         return np.ascontiguousarray(values)
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
+        """Yield (name, running mean) for each batch norm of the replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
-        `replica` is the replica's index within this process.
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is not used: a process has one replica.
         """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
                 yield name, values.numpy().reshape(-1)
 
     def moments(self, replica):
-        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array.
 
-        A name is PARAMETER.MOMENT, with MegEngine's name of the moment. `replica` is the replica's index within this
-        process.
+        A name is PARAMETER.MOMENT: the parameter's name in the manifest, and MegEngine's name of the moment. `replica`
+        is not used: a process has one replica.
         """
         for name, parameter in self.named.items():
             for kind, values in self.optimizer._state[parameter].items():
@@ -55,6 +55,6 @@ class ReplicaState(BaseTrainer):
                     yield "%s.%s" % (name, kind), values.numpy()
 
     def count_updates(self):
-        """Return the number of updates that AdamW counted for the first parameter; None for SGD, which counts none."""
+        """Return the number of updates that AdamW has counted for the first parameter; None for SGD."""
         step = self.optimizer._state[next(iter(self.named.values()))].get("step")
         return None if step is None else int(step.item())

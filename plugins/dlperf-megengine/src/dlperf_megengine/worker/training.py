@@ -34,45 +34,46 @@ class MegEngineTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name.
+        """Return the inputs of this process's one replica: a dict from input name to tensor on the device.
 
-        MegEngine has no 64-bit types: whole numbers become int32. `batches` has one batch per replica of this process:
-        the inputs by name, as NumPy arrays.
+        `batches` is a list of one such dict, of NumPy arrays. MegEngine has no 64-bit types: whole numbers become
+        int32.
         """
         (batch,) = batches
         return {name: mge.Tensor(values) for name, values in batch.items()}
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
+        """Return the labels of this process's one replica: a list with the tensor `labels` as a NumPy array."""
         return [labels.numpy()]
 
     # The step.
 
     def train(self, batch, rate):
-        """Enqueue one step; return the handle of the loss.
+        """Enqueue one step, and return a pair of tensors, for `read_loss` and for `Runtime.wait`.
 
-        The handle is a pair of tensors with memory of their own: this replica's loss, and an element of the first
-        parameter after the update, for which `Runtime.wait` waits. `batch` is what `place` or `receive` returned;
-        `rate` is the learning rate of the step.
+        The first is this replica's loss. The second is an element of the first parameter after the update, which is the
+        last that the step computes. Both have memory of their own. `batch` is what `place` returned; `rate` is the
+        learning rate of the step.
         """
         loss = super().train(batch, rate)
         # The first parameter gets its gradient last: when it is updated, the step is done.
         return loss, self.trained[0].flatten()[:1] * 1.0
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update in all groups of parameters."""
+        """Set the learning rate of the next update to `rate` in all groups of the optimizer's parameters."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
     def clear_gradients(self):
-        """Set gradients to None, which releases their memory."""
+        """Set the gradients of all parameters to None, which releases their memory."""
         self.optimizer.clear_grad()
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`.
+        """Add the gradients of the micro-batch `piece` to those of the step so far; return its loss divided by `parts`.
 
-        `piece` is a part that `micro_batches` returned, and `parts` their number in a step. `is_last` is not used:
-        `update` averages the gradients, or the backward pass does if there is one micro-batch.
+        `piece` is a part that `micro_batches` returned, and `parts` the number of micro-batches in a step. The loss is
+        a scalar tensor. `is_last` is not used: `update` averages the gradients, or the backward pass does if there is
+        one micro-batch.
         """
         with self.gradients:
             loss = self.loss(self.outputs(self.network, piece), piece)
@@ -95,20 +96,20 @@ class MegEngineTrainer(ReplicaState):
         self.optimizer.step()
 
     def reset_optimizer(self):
-        """Set the moments and the count of updates to zero."""
+        """Set the optimizer's moments and counts of updates to zero."""
         optimizers.reset(self.optimizer)
 
     def read_loss(self, loss):
-        """Return the loss behind the handle `loss`, of this process's one replica: a list of one float."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is the pair of `train`."""
         return [float(loss[0].item())]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        Both come from the operations that `step` enqueues, since fp32 and eager are all that there is. Batch norm's
-        running statistics are restored.
+        Both are lists with a tensor per head. They come from the operations that `step` enqueues, since fp32 and eager
+        are all that there is. Batch norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
 
@@ -119,15 +120,15 @@ class MegEngineTrainer(ReplicaState):
             return outputs, list(self.outputs(self.network, batch))
 
     def widen(self, value):
-        """Return `value`, one of the arrays of `outputs_and_references`, as a float64 NumPy array."""
+        """Return `value`, a tensor of `outputs_and_references`, as a float64 NumPy array."""
         return value.numpy().astype(np.float64)
 
     def note_output(self, output):
-        """Note an output's data type, a NumPy type, as `BaseTrainer.note_output`."""
+        """Append the data type of the tensor `output`, as a NumPy type, to `product_types`."""
         self.product_types.append(np.dtype(output.dtype))
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from MegEngine's objects."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         exchange = self.runtime.exchange
         return {

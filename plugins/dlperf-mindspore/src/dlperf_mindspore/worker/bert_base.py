@@ -110,7 +110,7 @@ class Layer(nn.Cell):
 
 
 def gelu(x):
-    """Return x · Φ(x) for each element of a tensor, with the error function, not its approximation by tanh."""
+    """Return x · Φ(x) for each element of the tensor x, computed with the error function, not approximated by tanh."""
     return ops.gelu(x, approximate="none")
 
 
@@ -159,7 +159,7 @@ class Bert(nn.Cell):
         self.masked_lm = MaskedLM(words, hidden)
 
     def construct(self, input_ids, segment_ids, attention_mask, masked_positions):
-        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return a pair of logits: of words, (B · P, V), and of the next sentence, (B, 2).
 
         There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
         `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
@@ -176,16 +176,19 @@ class Bert(nn.Cell):
 
 
 def additive(attention_mask):
-    """Return the mask that is added to attention scores: (B, S) → (B, 1, 1, S), for B sequences of S tokens.
+    """Return the mask to add to attention scores, (B, 1, 1, S): 0 for tokens, `NO_ATTENTION` for padding.
 
-    It is 0 where `attention_mask` is 1, and `NO_ATTENTION` where it is 0.
+    `attention_mask`, (B, S), is 1 for tokens and 0 for padding, in B sequences of S tokens.
     """
     mask = (1 - attention_mask).astype("float32") * NO_ATTENTION
     return mask.reshape(mask.shape[0], 1, 1, mask.shape[1])
 
 
 def gather_positions(x, positions):
-    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), as rows of a matrix, (B · P, H).
+
+    There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens.
+    """
     first = ops.arange(0, x.shape[0] * x.shape[1], x.shape[1]).reshape(-1, 1)
     return x.reshape(-1, x.shape[2])[(positions + first).reshape(-1)]
 
@@ -194,7 +197,7 @@ class BertBaseTrainer(MindSporeTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, which holds the values of the model's options by name."""
+        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -205,22 +208,22 @@ class BertBaseTrainer(MindSporeTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
-        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
-        holds the model's inputs by name, on the device.
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch` is
+        a dict from input name to tensor, on the device.
         """
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
         )
 
     def loss(self, outputs, batch):
-        """Return the sum of the losses of both heads: a float32 scalar.
+        """Return the sum of the losses of both heads for a micro-batch: a float32 scalar.
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, on the device.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` is a dict from input name to tensor, on the device.
         """
         words, follows = outputs
         weights = batch["masked_weights"].reshape(-1)

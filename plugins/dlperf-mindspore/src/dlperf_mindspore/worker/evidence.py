@@ -9,7 +9,7 @@ from mindspore.graph import api
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable the network's dropout while the context lasts, and restore its buffers when the context is left.
+    """Return a context in which `network` has no dropout; its buffers are restored at the end.
 
     The buffers are the running statistics of batch norm.
     """
@@ -31,5 +31,5 @@ def preserve_state(network):
 
 
 def compiler(name):
-    """Return `graph` if MindSpore has compiled a function of this name in this process, else `none`."""
+    """Return `graph` if MindSpore has compiled a function with the name `name` in this process, else `none`."""
     return "graph" if any(".%s." % name in phase for phase in api.ms_compile_cache) else "none"

@@ -4,13 +4,13 @@ from mindspore import ops
 
 
 class Exchange:
-    """The exchange of all gradients in one all-reduce, between backward pass and update.
+    """The averaging of all gradients in one all-reduce, between backward pass and update.
 
-    On a CPU each of MindSpore's all-reduces takes tens of milliseconds, however small it is, so one per parameter
-    would take seconds per step.
+    On a CPU each of MindSpore's all-reduces takes tens of milliseconds, however small it is, so one per parameter would
+    take seconds per step.
 
     Args:
-        parameters: The parameters, in the order of the gradients.
+        parameters: List of MindSpore's parameters, in the order of the gradients.
         replicas: Number of replicas.
     """
 
@@ -22,7 +22,7 @@ class Exchange:
         """Number of averages so far."""
 
     def average(self, gradients):
-        """Return the averages of the gradients over the replicas, as a tuple in the same order, and add 1 to `count`.
+        """Return the means of `gradients` over the replicas, a tuple of tensors in the same order; add 1 to `count`.
 
         `gradients` has a tensor per parameter, in the order of `parameters`. All replicas must call this.
         """

@@ -12,15 +12,15 @@ from mindspore import ops
 
 
 class Optimizer:
-    """A set of parameters, their moments, and the update of one step.
+    """A list of parameters, their moments, and the update of one step; the base of `Sgd` and `AdamW`.
 
     Args:
-        parameters: The parameters, in the order of the gradients.
-        decays: For each of them, the factor of weight decay; 0 for none.
-        numbers: The request's `optimizer`.
+        parameters: List of MindSpore's parameters, in the order of the gradients.
+        decays: List of the factor of weight decay of each parameter; 0 for none.
+        numbers: The request's `optimizer`: a dict of hyperparameters.
 
     Attributes:
-        moments: Name of a moment → its values, a parameter of MindSpore for each of `parameters`.
+        moments: Dict: name of a moment → list of MindSpore's parameters with its values, one for each of `parameters`.
         updates: Number of updates so far.
     """
 
@@ -35,24 +35,23 @@ class Optimizer:
         self.updates = 0
 
     def update(self, rate, gradients):
-        """Update all parameters in place, and count the update.
+        """Update all parameters in place with the learning rate `rate`, a number, and add 1 to `updates`.
 
-        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
-        parameters.
+        `gradients` has a tensor per parameter, in the order of the parameters.
         """
         self.updates += 1
         self.apply(rate, gradients)
 
     def apply(self, rate, gradients):
-        """Update all parameters in place; `updates` counts this update already. Subclasses implement it.
+        """Update all parameters and moments in place with the learning rate `rate`; a subclass implements this.
 
-        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
-        parameters.
+        `rate` is a number, and `gradients` has a tensor per parameter, in the order of the parameters. `update` calls
+        this after it has added 1 to `updates`.
         """
         raise NotImplementedError
 
     def reset(self):
-        """Set the moments and the count of updates to zero."""
+        """Set all moments and the count of updates to zero."""
         self.updates = 0
         for values in self.moments.values():
             for value in values:
@@ -72,10 +71,9 @@ class Sgd(Optimizer):
         self._flags = [ms.Parameter(ops.zeros_like(parameter)) for parameter in parameters]
 
     def apply(self, rate, gradients):
-        """Update all parameters in place, and their velocities.
+        """Update all parameters and their velocities in place with the learning rate `rate`, a number.
 
-        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
-        parameters.
+        `gradients` has a tensor per parameter, in the order of the parameters.
         """
         rate = ms.Tensor(rate, ms.float32)
         rows = zip(self.parameters, gradients, self.moments["velocity"], self._flags, self.decays)
@@ -97,10 +95,10 @@ class AdamW(Optimizer):
         self._operator = ops.AdamWeightDecay()
 
     def apply(self, rate, gradients):
-        """Update all parameters in place, and their moments; `updates` is the number t of this update.
+        """Update all parameters and their moments in place with the learning rate `rate`, a number.
 
-        `rate` is the learning rate, a number, and `gradients` has a tensor per parameter, in the order of the
-        parameters.
+        `gradients` has a tensor per parameter, in the order of the parameters. `updates` must be the number of this
+        update, counted from 1.
         """
         # The operator computes with float32's 0.999, of which 1 - β₂ differs by 1.3e-5: so must the correction.
         beta1, beta2 = (float(np.float32(self.numbers[name])) for name in ("beta1", "beta2"))
@@ -119,14 +117,16 @@ OPTIMIZERS = {"sgd": Sgd, "adamw": AdamW}
 
 
 def optimizer(parameters, request):
-    """Return the `Optimizer` with the request's hyperparameters; the manifest says which parameters decay.
+    """Return the plugin's `Sgd` or `AdamW` with the request's hyperparameters.
+
+    The manifest in the request says which parameters have weight decay.
 
     Args:
-        parameters: Parameters, in the manifest's order.
+        parameters: List of MindSpore's parameters, in the manifest's order.
         request: The request; `parameters` and `optimizer` are read.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     numbers = request.optimizer
     if numbers["kind"] not in OPTIMIZERS:

@@ -10,7 +10,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
     in pixels.
@@ -19,9 +19,9 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 
 def batch_norm(channels):
-    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
 
-    MindSpore's momentum is the share of the old running statistics.
+    MindSpore's momentum is the weight of the old running statistics.
     """
     return nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
 
@@ -45,7 +45,7 @@ class Bottleneck(nn.Cell):
             self.downsample = nn.SequentialCell(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def construct(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
+        """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = ops.relu(self.bn1(self.conv1(x)))
         x = ops.relu(self.bn2(self.conv2(x)))
@@ -72,7 +72,7 @@ class ResNet50(nn.Cell):
         self.fc = nn.Dense(channels, classes)
 
     def construct(self, x):
-        """Return the logits, (B, classes), of images, (B, 3, H, W)."""
+        """Return the logits, (B, classes), of the images x, (B, 3, H, W)."""
         x = self.pool(ops.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(x.mean((2, 3)))
@@ -82,13 +82,13 @@ class ResNet50Trainer(MindSporeTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
+        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned. `batch` holds the model's inputs by name, on the device; of these, `image`
+        `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which `image`
         is read.
         """
         return (network(batch["image"]),)
@@ -97,8 +97,8 @@ class ResNet50Trainer(MindSporeTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one tensor, the logits (B, classes). `batch` is a dict from input
+        name to tensor; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         return ops.cross_entropy(outputs[0], batch["label"].astype("int32"), label_smoothing=smoothing)

@@ -23,7 +23,7 @@ class MindSporeRuntime(Runtime):
     strategies = STRATEGIES
 
     def start(self):
-        """Set MindSpore's threads, mode, device and seed, and join the other processes if gradients are averaged."""
+        """Set MindSpore's threads, mode, device and seed; join the other processes if gradients are synchronized."""
         self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         ms.set_context(mode=ms.PYNATIVE_MODE)
         ms.set_device("CPU")
@@ -32,9 +32,10 @@ class MindSporeRuntime(Runtime):
         self.seed()
 
     def seed(self):
-        """Seed MindSpore's generators with the request's seed plus the replica's global index; return False.
+        """Seed MindSpore's generators with the request's seed plus the replica's global index.
 
-        On a CPU, the operator of dropout has a state that a new seed does not change.
+        Returns:
+            False: on a CPU, the operator of dropout has a state that a new seed does not change.
         """
         ms.set_seed(self.request.seed + self.process.replicas[0])
         return False
@@ -44,10 +45,11 @@ class MindSporeRuntime(Runtime):
         _pynative_executor.sync()
 
     def facts(self):
-        """Return facts for the record: versions, threads, instruction set and transport.
+        """Return a dict of facts for the record: versions, threads, instruction set and transport.
 
-        The keys are `framework_version`, `threads`, `onednn_max_cpu_isa` and `transport`, MindSpore's name of the
-        library of its collectives (None without collectives).
+        The keys are `framework_version`, `threads`, their number, `onednn_max_cpu_isa`, the value of
+        ONEDNN_MAX_CPU_ISA, and `transport`, MindSpore's name of the library of its collectives (None without
+        collectives).
         """
         return {
             "framework_version": ms.__version__,
@@ -57,15 +59,16 @@ class MindSporeRuntime(Runtime):
         }
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for a RuntimeError if its message says that memory ran out."""
+        """Return True if `error` is a MemoryError, or a RuntimeError whose message says that memory ran out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Leave the other processes, if there are any, and have this process end without MindSpore's own end.
+        """Leave the group of replicas, if gradients are synchronized; otherwise do nothing.
 
-        MindSpore 2.10 ends its cluster again when the interpreter exits, and now and then that is a SIGSEGV.
+        After this, the process will end without MindSpore's own clean-up: MindSpore 2.10 ends its cluster a second time
+        when the interpreter exits, which now and then is a SIGSEGV.
         """
         if self.syncs_gradients:
             communication.release()

@@ -2,7 +2,10 @@
 
 
 def schedule() -> None:
-    """Wait until all trainers have joined, serve them, and return when the last one has left."""
+    """Serve as the scheduler of MindSpore's cluster from when the trainers join until the last one has left.
+
+    The process's environment has the variables of the cluster (`MS_*`).
+    """
     import mindspore
     from mindspore.communication import init
 

@@ -12,7 +12,7 @@ _NAMES = {"gamma": "weight", "beta": "bias", "embedding_table": "weight", "movin
 
 
 def name_in_manifest(name):
-    """Return the manifest's name of a parameter, or of a running mean, from MindSpore's: `bn1.gamma` → `bn1.weight`.
+    """Return a name in the manifest for MindSpore's name of a parameter or a running mean: `bn1.gamma` → `bn1.weight`.
 
     A name whose last part is the same in both is returned unchanged.
     """
@@ -27,40 +27,40 @@ class ReplicaState(BaseTrainer):
     """
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+        """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
-        float32 in C order.
+        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
+        NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         parameter.set_data(ms.Tensor(values))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest. `replica` is not used: a process has one replica.
         """
         return self.named[name].asnumpy().copy()  # MindSpore may hand out its own memory
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
+        """Yield (name, running mean) for each batch norm of the replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
-        `replica` is the replica's index within this process.
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is not used: a process has one replica.
         """
         for name, values in self.network.parameters_and_names():
             if name.endswith("moving_mean"):
                 yield name_in_manifest(name), values.asnumpy().copy()
 
     def moments(self, replica):
-        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array.
 
-        A name is PARAMETER.MOMENT, with the optimizer's name of the moment. `replica` is the replica's index within
-        this process.
+        A name is PARAMETER.MOMENT: the parameter's name in the manifest, and `velocity`, `exp_avg` or `exp_avg_sq`.
+        `replica` is not used: a process has one replica.
         """
         for kind, moments in self.optimizer.moments.items():
             for entry, values in zip(self.request.parameters, moments):
                 yield "%s.%s" % (entry["name"], kind), values.asnumpy().copy()
 
     def count_updates(self):
-        """Return the number of updates that AdamW's bias correction counts; None for SGD, which counts none."""
+        """Return the number of updates so far that AdamW's bias correction counts; None for SGD, which has no count."""
         return self.optimizer.updates if self.request.optimizer["kind"] == "adamw" else None

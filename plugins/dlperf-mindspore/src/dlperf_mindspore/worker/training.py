@@ -18,8 +18,8 @@ from dlperf_sdk.worker.loading import ThreadLoader
 class MindSporeTrainer(ReplicaState):
     """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
 
-    The compiler `graph` translates the source code of these methods and of the network to one graph, with the
-    backward pass. The exchange and the update are outside of it, as they are in eager mode.
+    The compiler `graph` translates the source code of these three methods and of the network to one graph, which has
+    the forward and the backward pass. The exchange and the update are outside of it, as they are in eager mode.
     """
 
     precisions, compilers, loader = PRECISIONS, COMPILERS, ThreadLoader
@@ -48,32 +48,32 @@ class MindSporeTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch as tensors, by the input's name.
+        """Return the inputs of this process's one replica: a dict from input name to tensor.
 
-        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
+        `batches` is a list of one such dict, of NumPy arrays.
         """
         (batch,) = batches
         return {name: ms.Tensor(values) for name, values in batch.items()}
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
+        """Return the labels of this process's one replica: a list with the tensor `labels` as a NumPy array."""
         return [labels.asnumpy()]
 
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update."""
+        """Set the learning rate of the next update to `rate`."""
         self.rate = rate
 
     def clear_gradients(self):
-        """Forget the gradients of the last step."""
+        """Forget the gradients of the last step, so that `backward` starts from none."""
         self.gradients = None
 
     def backward(self, piece, parts, is_last):
-        """Add the gradients of one micro-batch to those of the step's others; return its loss divided by `parts`.
+        """Add the gradients of the micro-batch `piece` to those of the step so far; return its loss divided by `parts`.
 
-        `piece` is a part that `micro_batches` returned, and `parts` their number in a step. `is_last` is not used:
-        `update` averages the gradients.
+        `piece` is a part that `micro_batches` returned, and `parts` the number of micro-batches in a step. The loss is
+        a scalar tensor. `is_last` is not used: `update` averages the gradients.
         """
         loss, gradients = self.differentiate(piece)
         if parts > 1:
@@ -93,20 +93,20 @@ class MindSporeTrainer(ReplicaState):
         self.optimizer.update(self.rate, self.gradients)
 
     def reset_optimizer(self):
-        """Set the moments and the count of updates to zero."""
+        """Set the optimizer's moments and its count of updates to zero."""
         self.optimizer.reset()
 
     def read_loss(self, loss):
-        """Return the loss behind the handle `loss`, of this process's one replica: a list of one float."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is a scalar tensor of `train`."""
         return [float(loss.asnumpy())]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two lists of tensors, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        Both have one tensor per head. The logits are compiled as the step's are; the references are eager. Batch norm's
-        running statistics are restored.
+        Both are lists with a tensor per head. The first are computed with the compiler of the step; the others are
+        eager. Batch norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         with evidence.preserve_state(self.network):
@@ -116,15 +116,15 @@ class MindSporeTrainer(ReplicaState):
             return list(outputs), list(self.outputs(self.network, batch))
 
     def widen(self, value):
-        """Return `value`, one of the tensors of `outputs_and_references`, as a float64 NumPy array."""
+        """Return `value`, a tensor of `outputs_and_references`, as a float64 NumPy array."""
         return value.asnumpy().astype(np.float64)
 
     def note_output(self, output):
-        """Note the name of an output's data type, such as `float32`, as `BaseTrainer.note_output`."""
+        """Append the name of the data type of the tensor `output`, such as `float32`, to `product_types`."""
         self.product_types.append(str(output.dtype).lower())
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from MindSpore's objects."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         return {
             "precision": self.name_precision({str(matrix.dtype).lower() for matrix in matrices}, tf32=False),
@@ -135,10 +135,10 @@ class MindSporeTrainer(ReplicaState):
 
 
 def differentiated(trainer):
-    """Return the function batch → (loss, gradients in the order of `trainer.trained`) for one micro-batch.
+    """Return a function of a micro-batch that returns its loss, and its gradients in the order of `trainer.trained`.
 
-    It is made of plain functions around the trainer, a `MindSporeTrainer`, since MindSpore compiles no methods of other
-    objects than cells.
+    `trainer` is a `MindSporeTrainer`. A micro-batch is a dict from input name to tensor. The function is no method of
+    the trainer, because MindSpore compiles methods of cells only.
     """
 
     def compute_loss(batch):
@@ -153,7 +153,10 @@ def differentiated(trainer):
 
 
 def computed(trainer):
-    """Return the function batch → logits, a tuple of tensors, for one micro-batch of a `MindSporeTrainer`."""
+    """Return a function of a micro-batch, a dict from input name to tensor, that returns a tuple of its logits.
+
+    `trainer` is the `MindSporeTrainer` whose network is called. The tuple has a tensor per head.
+    """
 
     def compute_outputs(batch):
         return trainer.outputs(trainer.network, batch)

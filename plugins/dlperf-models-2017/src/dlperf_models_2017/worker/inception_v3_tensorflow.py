@@ -185,8 +185,8 @@ class InceptionV3Trainer(TensorFlowTrainer):
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes).
 
-        The main head is the first. `network` is what `build` returned. `batch` holds the model's inputs by name, on the
-        device; of these, `image` is read.
+        The main head is the first. `network` is what `build` returned. `batch` is a dict from input name to tensor, on
+        the device, of which `image` is read.
         """
         return network(tf.cast(batch["image"], self.dtype))
 

@@ -134,7 +134,7 @@ class InceptionV3Trainer(TorchTrainer):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor per head, (B, classes).
 
         The main head is the first. `network` is what `build` returned, or what DistributedDataParallel or the compiler
-        made of it. `batch` holds the model's inputs by name, on the device; of these, `image` is read.
+        made of it. `batch` is a dict from input name to tensor, on the device, of which `image` is read.
         """
         return network(batch["image"])
 

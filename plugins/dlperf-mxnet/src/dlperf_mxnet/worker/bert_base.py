@@ -175,7 +175,7 @@ class Bert(HybridBlock):
         self.masked_lm = MaskedLM(words, hidden, self.embeddings.word.weight)
 
     def hybrid_forward(self, F, input_ids, segment_ids, attention_mask, masked_positions):
-        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return a pair of logits: of words, (B · P, V), and of the next sentence, (B, 2).
 
         There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
         `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
@@ -196,7 +196,9 @@ class Bert(HybridBlock):
         self.dtype = dtype
 
     def gather_positions(self, F, x, positions):
-        """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H).
+        """Return the vectors of x, (B, S, H), at `positions`, (B, P), as rows of a matrix, (B · P, H).
+
+        There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens.
 
         `F` is MXNet's module of operators, for arrays or for symbols.
         """
@@ -225,7 +227,7 @@ class BertBaseTrainer(MXNetTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, which holds the values of the model's options by name."""
+        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -241,10 +243,10 @@ class BertBaseTrainer(MXNetTrainer):
         return Loss()
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
-        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
-        holds the model's inputs by name, on the device.
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch` is
+        a dict from input name to array, on the device.
         """
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
@@ -255,8 +257,8 @@ class BertBaseTrainer(MXNetTrainer):
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, on the device.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` is a dict from input name to array, on the device.
         """
         return self.criterion(
             *outputs, batch["masked_ids"], batch["masked_weights"], batch["next_sentence_label"]

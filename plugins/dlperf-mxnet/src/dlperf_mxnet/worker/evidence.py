@@ -8,23 +8,27 @@ from mxnet.contrib.amp.amp import bfloat16 as BFLOAT16
 
 
 def type_of(output):
-    """Return the name of an output's data type, such as `float32` or `bfloat16`."""
+    """Return the name of the data type of `output`, an MXNet array, such as `float32` or `bfloat16`."""
     return "bfloat16" if np.dtype(output.dtype) == BFLOAT16 else str(np.dtype(output.dtype))
 
 
 def weight_types(parameters):
-    """Return the names of the types of the weights of convolutions and linear layers in `parameters`, a set."""
+    """Return the set of the names of the data types of the weights of convolutions and linear layers in `parameters`.
+
+    `parameters` are gluon's. Those with one axis, such as biases, are left out. A name is, for example, `float32`.
+    """
     return {type_of(parameter) for parameter in parameters if len(parameter.shape) > 1}
 
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore the running statistics of the network's batch norms when the context is left.
+    """Return a context at whose end the running statistics of the network's batch norms are restored.
 
-    Without an exception, wait first for everything that was enqueued.
+    Before that, it waits for everything that was enqueued, unless the context is left by an exception. `network` is a
+    block of gluon.
 
     Raises:
-        MXNetError: an enqueued operation failed.
+        MXNetError: An enqueued operation failed.
     """
     saved = [
         (parameter, [values.copy() for values in parameter.list_data()])
@@ -41,10 +45,10 @@ def preserve_state(network):
 
 
 def widen_outputs(values):
-    """Return a list of MXNet arrays, also of bfloat16, as float64 NumPy arrays; wait for their values.
+    """Return a list of the MXNet arrays in `values`, also of bfloat16, as float64 NumPy arrays; wait for them.
 
     Raises:
-        MXNetError: the operation that computes a value failed.
+        MXNetError: The operation that computes a value failed.
     """
     return [_numbers(value.asnumpy()).astype(np.float64) for value in values]
 

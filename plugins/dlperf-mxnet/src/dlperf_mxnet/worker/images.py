@@ -14,7 +14,9 @@ _BILINEAR = 1
 
 
 def load_images(trainer):
-    """Start the trainer's loaders of JPEGs, which OpenCV decodes; return the batches on the devices, without end.
+    """Start the trainer's loaders of JPEGs; return an endless iterator over the batches, on the devices.
+
+    `trainer` is an `MXNetTrainer`. OpenCV decodes the files.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
@@ -30,27 +32,29 @@ class OpenCVImages(JpegImages):
     """
 
     def read(self, path, chance):
-        """Return one image's pixels, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes, RGB.
+        """Return one image, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes, RGB.
 
-        `path` is the JPEG file; `chance` is the generator that draws the crop and the reflection. H and W are the
-        model's.
+        `path` is the path of the JPEG file; `chance` is the generator that draws the crop and the reflection. H and W
+        are the height and width that the model takes.
 
         Raises:
-            OSError: the file cannot be read.
+            OSError: The file cannot be read.
             MXNetError: OpenCV cannot decode it.
         """
         return augment(decode(path), self.width, self.height, chance)
 
     def name_decoder(self):
-        """Return the decoder and MXNet's version for the record."""
+        """Return the decoder's name for the record, such as `OpenCV in MXNet 1.9.1`."""
         return "OpenCV in MXNet %s" % mx.__version__
 
 
 def decode(path):
-    """Return the JPEG at a path as an MXNet array of (H, W, 3) bytes: RGB, at full size, EXIF orientation ignored.
+    """Return the JPEG file `path` as an MXNet array of (height, width, 3) bytes: RGB, in its full size.
+
+    The orientation in the EXIF data is ignored.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: The file cannot be read.
         MXNetError: OpenCV cannot decode it.
     """
     with open(path, "rb") as file:
@@ -61,13 +65,13 @@ def augment(image, width, height, chance):
     """Return a random crop of an image, resized to `width` × `height` pixels and mirrored with probability ½.
 
     Args:
-        image: An MXNet array of (H, W, 3) bytes.
+        image: An MXNet array of (height, width, 3) bytes, of any size.
         width: Width of the result in pixels.
         height: Height of the result in pixels.
         chance: Generator that draws the crop and the reflection.
 
     Returns:
-        A NumPy array of (height, width, 3) bytes.
+        A NumPy array of (`height`, `width`, 3) bytes.
     """
     left, top, right, bottom = crop_box(image.shape[1], image.shape[0], chance)
     size = (width, height)

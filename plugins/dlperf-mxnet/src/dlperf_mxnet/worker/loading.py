@@ -16,8 +16,11 @@ class Loader(loading.Loader):
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
 
-        `dataset` returns the batch of a list of keys, or a DataError, which the DataLoader hands on as an item. `draws`
-        yields such lists, and `request` describes the case, whose longest deadline limits the wait for a batch.
+        Args:
+            dataset: An object whose items are batches, dicts of NumPy arrays, by lists of keys; or a DataError, which
+                the DataLoader hands on in place of the batch.
+            draws: An iterable of such lists.
+            request: The request, whose longest deadline limits the wait for a batch.
         """
         loading.share_folder_of_sockets()
         return DataLoader(

@@ -8,11 +8,12 @@ from mxnet import gluon
 class MasterWeights:
     """A network's parameters in float32, which the optimizer updates.
 
-    For a parameter that the network holds in a narrower type it is a parameter of its own, on the same devices. Its
-    values are zero until they are set, after which `round_into_network` must follow. All others are the network's own.
+    If the network holds a parameter in a narrower type, the float32 weights are a separate parameter on the same
+    devices. Its values are zero until the caller sets them and calls `round_into_network`. All other parameters are the
+    network's own.
 
     Args:
-        parameters: gluon's parameters of the network, initialized, by the manifest's names.
+        parameters: Dict: a parameter's name in the manifest → gluon's initialized parameter of the network.
     """
 
     def __init__(self, parameters):
@@ -26,7 +27,7 @@ class MasterWeights:
                 self._pairs.append((master, narrow))
 
     def receive_gradients(self):
-        """Copy the gradients of the network's narrower parameters to their float32 parameters."""
+        """Copy the gradients of the network's narrower parameters to those of their float32 parameters."""
         for master, narrow in self._pairs:
             for wide, gradient in zip(master.list_grad(), narrow.list_grad()):
                 mx.nd.cast(gradient, dtype="float32", out=wide)
@@ -34,12 +35,12 @@ class MasterWeights:
                 values._fresh_grad = True  # gluon's Trainer updates no other parameter
 
     def round_into_network(self):
-        """Set the network's narrower parameters to the rounded float32 parameters."""
+        """Set the network's narrower parameters to the float32 parameters, rounded to their types."""
         for master, narrow in self._pairs:
             for values, rounded in zip(master.list_data(), narrow.list_data()):
                 mx.nd.cast(values, dtype=narrow.dtype, out=rounded)
 
 
 def to_float32(outputs):
-    """Return the arrays `outputs` as a loss takes them: those of float16 in float32, others unchanged."""
+    """Return a list of the arrays `outputs` in which float16 is converted to float32; other types stay unchanged."""
     return [value.astype("float32") if value.dtype == np.float16 else value for value in outputs]

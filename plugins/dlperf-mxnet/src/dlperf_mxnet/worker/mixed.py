@@ -10,10 +10,10 @@ from dlperf_sdk.worker.unsupported import Unsupported
 def switch_on(precision):
     """Make MXNet's operators cast their inputs in this process, as `contrib.amp` defines for a precision.
 
-    This cannot be undone. Do nothing for a precision that casts no weights. `precision` is a `Precision` of the core.
+    This cannot be undone. `precision` is a `dlperf_sdk.worker.precision.Precision`; if it casts nothing, do nothing.
 
     Raises:
-        Unsupported: the precision needs bfloat16, which oneDNN does not support on this processor.
+        Unsupported: The precision needs bfloat16, which oneDNN does not support on this processor.
     """
     if not precision.casts:
         return

@@ -13,12 +13,12 @@ def updates_of(parameters, numbers, scales_loss):
     """Return a gluon Trainer, which updates each replica's weights; it does not synchronize gradients.
 
     Args:
-        parameters: gluon's parameters.
-        numbers: `Request.optimizer`.
+        parameters: An iterable of gluon's parameters.
+        numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
         scales_loss: True to give the Trainer a dynamic loss scaler; mixed precision must be switched on.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     # SGD updates four parameters in one loop over the largest one's elements: its threads share the work evenly where
     # the four are of a size.
@@ -30,12 +30,13 @@ def updates_of(parameters, numbers, scales_loss):
 
 
 def clip(updates, parameters, parts):
-    """Have the next updates clip each replica's gradients by their global norm.
+    """Make the next update clip the gradients of each replica to a global norm, the optimizer's `clip_norm`.
 
     Args:
         updates: gluon's Trainer, whose optimizer is an `AdamW` with a `clip_norm`.
-        parameters: gluon's parameters.
-        parts: The number of terms that each gradient is a sum of: micro-batches times replicas.
+        parameters: An iterable of gluon's parameters, whose gradients form the norm.
+        parts: The number by which each gradient is divided to get the mean: micro-batches times replicas times the
+            constant loss scale.
     """
     updates.optimizer.rescale_grad = updates._scale / parts
     for gradients in zip(*(parameter.list_grad() for parameter in parameters)):
@@ -43,13 +44,14 @@ def clip(updates, parameters, parts):
 
 
 def update(updates, parts):
-    """Update all weights, and return True if the loss scaler skipped that because a gradient was not finite.
+    """Update all weights; return True if the loss scaler skipped the update because a gradient was not finite.
 
     Without a loss scaler, the result is False.
 
     Args:
         updates: gluon's Trainer.
-        parts: The number of terms that each gradient is a sum of: micro-batches times replicas.
+        parts: The number by which each gradient is divided to get the mean: micro-batches times replicas times the
+            constant loss scale.
     """
     # The loss scale does not tell of a skipped step: what is not finite halves the one after the next.
     before = updates.optimizer.num_update
@@ -58,7 +60,10 @@ def update(updates, parts):
 
 
 def arrays_of(state):
-    """Return a list of the arrays in the optimizer's state of one parameter; empty if `state` is None."""
+    """Return a list of the arrays in `state`, the optimizer's state of one parameter; empty if it is None.
+
+    `state` is otherwise an array or a tuple of arrays.
+    """
     return [] if state is None else list(state) if isinstance(state, tuple) else [state]
 
 
@@ -76,15 +81,15 @@ def reset(updates):
 
 
 def optimizer(numbers):
-    """Return the framework's optimizer with the request's hyperparameters: an `SGD` or an `AdamW` of this module.
+    """Return an `SGD` or `AdamW` of this module with the request's hyperparameters.
 
-    A parameter decays by the request's weight decay times its `wd_mult`, which `parameters.configure` sets.
+    The weight decay of a parameter is the request's times its `wd_mult`, which `parameters.configure` sets.
 
     Args:
-        numbers: `Request.optimizer`.
+        numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     rate, decay = numbers["learning_rate"], numbers["weight_decay"]
     if numbers["kind"] == "sgd":
@@ -117,7 +122,7 @@ class SGD(mx.optimizer.SGD):
         return state
 
     def set_learning_rate(self, lr):
-        """Set the learning rate of the following steps to `lr`, and scale the states accordingly."""
+        """Set the learning rate of the next updates to `lr`, and scale the states, which contain the rate, with it."""
         if lr != self.lr:
             for state in self._states:
                 state[:] = state * (lr / self.lr)
@@ -146,27 +151,28 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink = {}
 
     def clip(self, gradients):
-        """Have the next updates of one replica scale its gradients down to `clip_norm` if their norm is larger.
+        """Make the next update of one replica multiply its gradients by min(1, `clip_norm` / their global norm).
 
-        `gradients` are the arrays of all gradients of the replica, on one device. The norm is their global norm times
-        `rescale_grad`. Do not wait for the device.
+        `gradients` is a list of the arrays of all gradients of the replica, on one device. The norm is taken after they
+        are multiplied by `rescale_grad`. It is computed on the device; this call does not wait for it. The factor stays
+        in effect for the device until the next call.
         """
         context = gradients[0].context
         norm = sum_of_squares(gradients).sqrt() * self.rescale_grad
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return the moments m and v of one weight, a pair of arrays of zeros of its shape, on its device.
+        """Return the moments m and v of one weight: a pair of arrays of zeros, of its shape and on its device.
 
         `index` is the weight's number in gluon's Trainer, and `weight` its array.
         """
         return tuple(mx.nd.zeros(weight.shape, weight.context, dtype=weight.dtype) for _ in range(2))
 
     def update(self, index, weight, grad, state):
-        """Update one weight and its state, in place, with its gradient; gluon's Trainer calls this.
+        """Update one weight and its moments in place; gluon's Trainer calls this.
 
-        `index` is the weight's number in gluon's Trainer; `weight` and `grad` are arrays, and `state` is what
-        `create_state` returned.
+        `index` is the weight's number in gluon's Trainer; `weight` and `grad` are the arrays of the weight and its
+        gradient, and `state` is the pair that `create_state` returned.
         """
         self._update_count(index)
         t = self._index_update_count[index]
@@ -190,11 +196,11 @@ class AdamW(mx.optimizer.Optimizer):
 
 
 def sum_of_squares(arrays):
-    """Return the sum of the squares of all elements of some arrays, (1,), as a sum of dot products of pieces.
+    """Return the sum of the squares of all elements of a list of MXNet arrays: an array (1,).
 
-    This is more exact. For the word embeddings of BERT-Base, 23 million elements of standard deviation 1, MXNet's
-    `multi_sum_sq` and `norm` are off by 5 %, since they add one square after another in float32; a single dot product
-    is off by 3e-4.
+    It is a sum of dot products of pieces, which is more exact. For the word embeddings of BERT-Base, 23 million
+    elements of standard deviation 1, MXNet's `multi_sum_sq` and `norm` are off by 5 %, since they add one square after
+    another in float32; a single dot product is off by 3e-4.
     """
     flat = [array.reshape((-1,)) for array in arrays]
     pieces = [values[i : i + PIECE] for values in flat for i in range(0, values.size, PIECE)]

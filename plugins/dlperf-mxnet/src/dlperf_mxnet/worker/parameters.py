@@ -4,24 +4,24 @@ import numpy as np
 
 
 def convert_to_network_layout(values, layout):
-    """Return a parameter's NumPy values with the axes of a network, from values with the manifest's axes.
+    """Return a parameter's values with the axes that a network has, from values with the manifest's axes.
 
     With the layout `nhwc`, a convolution's OIHW becomes OHWI; all other values are unchanged. The result may be a view.
 
     Args:
-        values: The values with the manifest's axes.
+        values: NumPy array with the manifest's axes.
         layout: The network's layout, `nchw` or `nhwc`.
     """
     return values.transpose(0, 2, 3, 1) if layout == "nhwc" and values.ndim == 4 else values
 
 
 def convert_to_manifest_layout(values, layout):
-    """Return a parameter's NumPy values with the manifest's axes (a convolution's are OIHW), in C order.
+    """Return a parameter's values with the manifest's axes, in C order, from values with the network's axes.
 
-    This is the inverse of `convert_to_network_layout`.
+    This is the inverse of `convert_to_network_layout`: a convolution's axes become OIHW.
 
     Args:
-        values: The values with the network's axes.
+        values: NumPy array with the network's axes.
         layout: The network's layout, `nchw` or `nhwc`.
     """
     return np.ascontiguousarray(
@@ -32,12 +32,12 @@ def convert_to_manifest_layout(values, layout):
 def configure(parameters, updated, request):
     """Set which parameters have weight decay, and whether a backward pass adds to the gradients or overwrites them.
 
-    It adds to them if the request accumulates micro-batches.
+    It adds to them if the request has several micro-batches per step.
 
     Args:
-        parameters: Gluon's parameters of the network, by their names in the manifest.
-        updated: Those that the optimizer updates.
-        request: The case.
+        parameters: Dict: a parameter's name in the manifest → gluon's parameter of the network.
+        updated: Dict: a parameter's name in the manifest → gluon's parameter that the optimizer updates.
+        request: The request.
     """
     for entry in request.parameters:
         updated[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0
@@ -46,7 +46,7 @@ def configure(parameters, updated, request):
 
 
 def map_parameters(network):
-    """Return gluon's trainable parameters of a network, a block, by the manifest's names.
+    """Return the trainable parameters of `network`, a block of gluon: a dict from name in the manifest to parameter.
 
     They are in the order in which gluon lists them. A parameter that several layers share appears once, under its first
     name.

@@ -11,7 +11,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`. `stride` is the step of
     the kernel in both directions, in pixels.
@@ -20,7 +20,7 @@ def convolution(inputs, outputs, kernel, stride, layout):
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
 
     `layout` is `NCHW` or `NHWC`.
     """
@@ -36,7 +36,7 @@ def relu(F, x):
     """Return max(x, 0) for each element of x, in oneDNN's memory layout.
 
     `F.relu` does not use oneDNN: it would have to convert x from oneDNN's memory layout. `F` is MXNet's module of
-    operators, for arrays or for symbols.
+    operators for the type of x: `mx.nd` or `mx.sym`.
     """
     return F.Activation(x, act_type="relu")
 
@@ -62,7 +62,7 @@ class Bottleneck(HybridBlock):
             self.downsample.add(convolution(inputs, outputs, 1, stride, layout), batch_norm(outputs, layout))
 
     def hybrid_forward(self, F, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
+        """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         That is the layout `NCHW`; in `NHWC`, channels are the last axis of both. `F` is MXNet's module of operators,
         for arrays or for symbols.
@@ -133,7 +133,7 @@ class ResNet50Trainer(MXNetTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
+        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
@@ -143,7 +143,7 @@ class ResNet50Trainer(MXNetTrainer):
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned. `batch` holds the model's inputs by name, on the device; of these, `image`
+        `network` is what `build` returned. `batch` is a dict from input name to array, on the device, of which `image`
         is read.
         """
         return (network(batch["image"]),)
@@ -152,7 +152,7 @@ class ResNet50Trainer(MXNetTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: an array (1,).
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one array, the logits (B, classes). `batch` is a dict from input name
+        to array; its `label` holds the indices of the classes, (B,).
         """
         return self.criterion(*outputs, batch["label"])

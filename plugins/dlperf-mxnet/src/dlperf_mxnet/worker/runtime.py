@@ -19,7 +19,7 @@ class MXNetRuntime(Runtime):
     """One process that owns one or more devices: `cpu(0)`, `cpu(1)`, …, or the GPUs in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        Unsupported: there are several replicas, and the plugin lacks the strategy.
+        Unsupported: There are several replicas, and the plugin lacks the strategy.
     """
 
     clock, strategies = "lagged", STRATEGIES
@@ -39,13 +39,14 @@ class MXNetRuntime(Runtime):
         """True if Horovod has summed gradients."""
 
     def start(self):
-        """Check the devices, turn TF32 off, set the seeds, and join the other processes by the kvstore or Horovod.
+        """Check the devices, switch TF32 off, set the seeds, and join the other processes by the kvstore or Horovod.
 
-        To turn TF32 off, NVIDIA_TF32_OVERRIDE is set in this process's environment. So is MXNET_EXEC_BULK_EXEC_TRAIN
-        for a trace, which would else show the backward pass as one operator, `ImperativeBulk`.
+        This sets variables in this process's environment: NVIDIA_TF32_OVERRIDE to 0, MXNET_SAFE_ACCUMULATION to 1 if
+        weights are in float16, and MXNET_EXEC_BULK_EXEC_TRAIN to 0 for a trace, because the backward pass would
+        otherwise appear as one operator, `ImperativeBulk`.
 
         Raises:
-            Unsupported: there are fewer usable GPUs than the process needs.
+            Unsupported: There are fewer usable GPUs than the process needs.
             OSError: Horovod's rendezvous server did not accept a connection in time.
         """
         request = self.request
@@ -67,8 +68,9 @@ class MXNetRuntime(Runtime):
     def seed(self):
         """Seed each device's generators with the request's seed plus the replica's global index.
 
-        Return True on a CPU. Return False on a GPU, which has several generators that take turns: seeding does not
-        reset which of them is next.
+        Returns:
+            True on a CPU. False on a GPU, which has several generators that take turns: seeding does not reset which of
+            them is next.
         """
         for context, replica in zip(self.contexts, self.process.replicas):
             mx.random.seed(self.request.seed + replica, ctx=context)
@@ -83,14 +85,15 @@ class MXNetRuntime(Runtime):
         return "nccl" if gpus and has_nccl else "device"
 
     def sum_gradients(self, parameters):
-        """Sum the gradients of parameters over all replicas, in place; return the number of replicas in the sum.
+        """Sum the gradients of `parameters` over all replicas, in place; return the number of replicas in the sum.
 
-        Without synchronization, do nothing and return 1. With a kvstore, one gradient after another is pushed to it and
-        pulled from it, those of the last layers first. Parameter servers only sum gradients; the replicas update the
-        weights. With Horovod, MXNet's engine starts the sum of a gradient when the backward pass has computed it.
+        This is enqueued without waiting. Without synchronization, do nothing and return 1. With a kvstore, one gradient
+        after another is pushed to it and pulled from it, those of the last layers first. Parameter servers only sum
+        gradients; the replicas update the weights. With Horovod, MXNet's engine starts the sum of a gradient when the
+        backward pass has computed it.
 
         Args:
-            parameters: gluon's parameters, in the same order in every call.
+            parameters: List of gluon's parameters, in the same order in every call.
         """
         if self.hvd:
             for key, parameter in reversed(list(enumerate(parameters))):
@@ -113,7 +116,7 @@ class MXNetRuntime(Runtime):
     def strategy_in_effect(self):
         """Return the strategy by which gradients are summed: `all_reduce`, `parameter_server` or `horovod`.
 
-        None if they are not summed; with Horovod also before the first sum.
+        Return None if they are not summed, and with Horovod also before the first sum.
         """
         if self._has_summed:
             return "horovod"
@@ -125,15 +128,15 @@ class MXNetRuntime(Runtime):
         """Wait until MXNet's engine has executed all enqueued operations.
 
         Raises:
-            MXNetError: an operation failed.
+            MXNetError: An operation failed.
         """
         mx.nd.waitall()
 
     def wait(self, loss):
-        """Wait until the update of a step is done; `loss` is the handle that `train` returned.
+        """Wait until a step has finished, its update included; `loss` is the pair that its `train` returned.
 
         Raises:
-            MXNetError: an operation failed.
+            MXNetError: An operation failed.
         """
         _, updated = loss
         for trace in updated:
@@ -143,7 +146,7 @@ class MXNetRuntime(Runtime):
     def trace(self, path):
         """Record operators with MXNet's profiler while the context lasts; write `path` at its end.
 
-        The file is in Chrome's trace format. Nothing is written after an exception.
+        The file is in Chrome's trace format. It is not written if the context is left by an exception.
         """
         mx.profiler.set_config(profile_symbolic=True, profile_imperative=True, filename=path)
         mx.profiler.set_state("run")
@@ -153,11 +156,13 @@ class MXNetRuntime(Runtime):
         mx.profiler.dump()
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a name per replica), `features` (names of MXNet's compiled
-        features, sorted), `engine` and `transport` (None without gradient synchronization); with Horovod also
-        `horovod_version`. On GPUs there are also the `device_memory` of the first, in bytes, and `tf32_override`.
+        The keys are `framework_version`, `devices` (a list of names, one per replica), `features` (a sorted list of the
+        names of MXNet's compiled features), `engine` (MXNet's name of it) and `transport` (`kvstore` and its kind; None
+        without gradient synchronization). With Horovod, `horovod_version` is added, and `transport` is `nccl` or
+        `gloo`. On GPUs there are also `device_memory`, that of the first in bytes, and `tf32_override`, the value of
+        NVIDIA_TF32_OVERRIDE.
         """
         report = {
             "framework_version": mx.__version__,
@@ -176,16 +181,18 @@ class MXNetRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for an MXNetError whose message says that memory ran out."""
+        """Return True if `error` is a MemoryError, or an MXNetError whose message says that memory ran out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, mx.MXNetError) and any(message in str(error) for message in _OUT_OF_MEMORY)
 
     def stop(self):
-        """Wait for the engine, and leave the kvstore or Horovod. Services end after the last trainer has left.
+        """Wait for the engine, and leave the kvstore or Horovod.
+
+        Scheduler and servers end after the last trainer has left.
 
         Raises:
-            MXNetError: an operation failed.
+            MXNetError: An operation failed.
         """
         mx.nd.waitall()
         self.kvstore = None

@@ -2,7 +2,7 @@
 
 
 def serve() -> None:
-    """Run the role that `DMLC_ROLE` names until the last trainer has left, then end the process.
+    """Run as the scheduler or server that `DMLC_ROLE` names until the last trainer has left, then end the process.
 
     The import of MXNet does both.
     """

@@ -23,9 +23,13 @@ class ReplicaState(BaseTrainer):
     """
 
     def place_network(self, contexts, dtype):
-        """Return a network on the devices `contexts`, with the canonical weights in the type `dtype`.
+        """Return the model's network on the devices `contexts`, with the canonical weights in the type `dtype`.
 
-        `masters` then has the float32 weights of this network.
+        `contexts` is a list of MXNet's devices, and `dtype` the name of a type. `masters` is set to the float32 weights
+        of this network.
+
+        Raises:
+            ManifestError: The network and the manifest have different parameters.
         """
         network = self.build(self.request.model_options)
         network.initialize(ctx=contexts)
@@ -35,25 +39,29 @@ class ReplicaState(BaseTrainer):
         return network
 
     def load_canonical_weights(self, parameters):
-        """Set the float32 weights `parameters` to the canonical ones, and round them into the network.
+        """Set `parameters` to the canonical weights, and round them into the network.
 
-        See `BaseTrainer.load_canonical_weights`.
+        `parameters` is a dict: a name in the manifest → gluon's float32 parameter that the optimizer updates.
+
+        Raises:
+            ManifestError: The network and the manifest have different parameters.
+            ValueError: The manifest has an unknown kind of `init`.
         """
         super().load_canonical_weights(parameters)
         self.masters.round_into_network()
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+        """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
-        float32 in C order.
+        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
+        NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         parameter.set_data(mx.nd.array(convert_to_network_layout(values, self.layout)))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest; `replica` is the replica's index within this process, from 0.
         """
         parameter = self.masters.named[name]
         return convert_to_manifest_layout(parameter.list_data()[replica].asnumpy(), self.layout)
@@ -61,8 +69,8 @@ class ReplicaState(BaseTrainer):
     def running_means(self, replica):
         """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
-        `replica` is the replica's index within this process.
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is the replica's index within this process, from 0.
         """
         for name, parameter in self.network._collect_params_with_prefix().items():
             if name.endswith("running_mean"):
@@ -71,13 +79,13 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is PARAMETER.NUMBER, with gluon's name of the parameter and the number of the moment. Values have the
-        layout of the network's parameters. `replica` is the replica's index within this process.
+        A name is PARAMETER.NUMBER: gluon's name of the parameter, and the number of the moment, from 0. Values have the
+        layout of the network's parameters. `replica` is the replica's index within this process, from 0.
         """
         for index, state in self.updates._updaters[replica].states.items():
             for number, values in enumerate(arrays_of(state)):
                 yield "%s.%d" % (self.updates._params[index].name, number), values.asnumpy()
 
     def count_updates(self):
-        """Return the number of updates that the optimizer counted; it does not count skipped steps."""
+        """Return the number of updates that the optimizer has counted; skipped updates do not count."""
         return self.updates.optimizer.num_update

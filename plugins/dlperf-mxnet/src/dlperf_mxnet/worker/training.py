@@ -1,7 +1,4 @@
-"""The base of MXNet's trainers: batches, the step, evidence.
-
-A model's own file has its network, its loss, and nothing else. A batch is a list with a dictionary for each replica.
-"""
+"""The base of MXNet's trainers: batches, the step, evidence. A batch is a list with a dict for each replica."""
 
 import mxnet as mx
 import numpy as np
@@ -49,55 +46,58 @@ class MXNetTrainer(ReplicaState):
             self.compiler(block)
 
     def build_criterion(self, options):
-        """Return the loss for the model's options as a hybrid block, which `loss` calls as `self.criterion`."""
+        """Return the loss as a hybrid block, `self.criterion` in `loss`; `options` is a dict of the model's options."""
         raise NotImplementedError("a model's trainer implements build_criterion()")
 
     # Batches.
 
     def stage(self, batches):
-        """Return the batches in float32, as MXNet's operators take them, indices included (exact up to 2²⁴)."""
+        """Return `batches`, dicts of NumPy arrays, in float32, indices included: they are exact up to 2²⁴."""
         return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return `batches`, NumPy arrays by input name per replica, as float32 arrays on the replicas' devices."""
+        """Return a list with the batch of each replica: a dict from input name to float32 array on its device.
+
+        `batches` has one dict per replica of this process, in order: the input's name → a NumPy array.
+        """
         return [
             {name: mx.nd.array(values, ctx=context, dtype="float32") for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def receive(self, batches):
-        """Return `batches`, one batch per replica from its loader, on the devices; on a CPU, nothing is copied."""
+        """Return `batches`, a dict of MXNet arrays per replica from its loader, on its device; CPUs copy nothing."""
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def slice_batch(self, batch, start, stop):
-        """Return the samples `start` to `stop` - 1 of each replica in `batch`, as `place` returned it."""
+        """Return the samples `start` to `stop` - 1 of each replica of `batch`, a list that `place` returned."""
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
-        """Return each replica's labels in `batch`, on its device; None if the model marks no input `is_label`."""
+        """Return a list of each replica's labels in `batch`, on its device; None if no input is marked `is_label`."""
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, a NumPy array for each replica of this process, in order."""
+        """Return each replica's labels, a list of NumPy arrays; `labels` is the list that `labels()` returned."""
         return [shard.asnumpy() for shard in labels]
 
     # The step.
 
     def train(self, batch, rate):
-        """Enqueue one step with the learning rate `rate`; return the handle of the losses.
+        """Enqueue one step with the learning rate `rate`; return a pair of lists with an array per replica.
 
-        The handle is a pair of lists with an array per replica: the loss, and an element of the first parameter after
-        the update, for which `Runtime.wait` waits. With a loss scaler, this waits until the gradients were checked.
+        The first has the losses; the second an element of the first parameter after the update, for `Runtime.wait`.
+        `batch` is what `place` returned. With a loss scaler, this waits until the gradients were checked.
         """
         losses = super().train(batch, rate)
         # The first parameter's update is the last that the engine does: its gradient comes last.
         return losses, [weight.reshape((-1,))[:1] * 1.0 for weight in self.trained[0].list_data()]
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update."""
+        """Set the learning rate of the next update to `rate`."""
         self.updates.set_learning_rate(rate)
 
     def clear_gradients(self):
@@ -107,10 +107,10 @@ class MXNetTrainer(ReplicaState):
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Compute the gradients of one micro-batch of every replica; return each replica's loss divided by `parts`.
+        """Compute the gradients of the micro-batch `piece` for all replicas; return their losses / `parts`, a list.
 
-        The gradients are added to those of the step's other micro-batches. `is_last` is not used: `update` exchanges
-        gradients. `piece` is a part that `micro_batches` returned.
+        The gradients are added to those of the step so far. `piece` is a part that `micro_batches` returned, and
+        `parts` the number of micro-batches in a step. `is_last` is not used: `update` exchanges gradients.
         """
         with autograd.record():
             losses = [self.loss(to_float32(self.outputs(self.network, shard)), shard) for shard in piece]
@@ -123,11 +123,11 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return the sums of `loss` and `other`, what `backward` returned: a list with an array per replica."""
+        """Return the sums of `loss` and `other`, both lists of `backward` with an array per replica."""
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
-        """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite."""
+        """Average the gradients over the replicas, clip them, and update all weights; a loss scaler may skip that."""
         parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation * self.loss_scale
         self.masters.receive_gradients()
         if self.request.optimizer.get("clip_norm") is not None:
@@ -140,15 +140,15 @@ class MXNetTrainer(ReplicaState):
         reset(self.updates)
 
     def read_loss(self, loss):
-        """Return the loss behind the handle `loss`, a float for each replica of this process, in order."""
+        """Return a list of floats, the loss of each replica; `loss` is the pair of lists that `train` returned."""
         return [float(total.asscalar()) for total in loss[0]]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        Both are those of the process's first replica. Outputs come from the network that `step` calls. References were
+        Both are lists with a float64 NumPy array per head, of the process's first replica. The fp32 logits were
         computed in the constructor, before mixed precision. Batch norm's running statistics are restored.
         """
         with evidence.preserve_state(self.network):
@@ -163,11 +163,11 @@ class MXNetTrainer(ReplicaState):
             return self.outputs(network, self.micro_batches(batch)[0][0])
 
     def widen(self, value):
-        """Return `value`, an array of `outputs_and_references`, unchanged: it is a float64 NumPy array."""
+        """Return `value`, an item of `outputs_and_references`, unchanged: it is a float64 NumPy array."""
         return value
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as MXNet's objects show them."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         return {
             "precision": self.name_precision(evidence.weight_types(self.trained), tf32=False),
             "compiler": "graph" if self.network._active else "none",

@@ -4,7 +4,7 @@ import oneflow as flow
 
 
 def negative_log_softmax(logits):
-    """Return -log softmax of logits, (…, K), over the last axis, of the same shape.
+    """Return -log softmax of the tensor `logits`, (…, K), over the last axis: a tensor of the same shape.
 
     The float32 log-softmax of oneDNN, which OneFlow would use, is off by 2e-6.
     """
@@ -13,5 +13,8 @@ def negative_log_softmax(logits):
 
 
 def negative_log_likelihood(logits, labels):
-    """Return -log p[label] for each row: logits (N, K), labels (N,), indices from 0 to K - 1 → (N,)."""
+    """Return -log p[label] for each of N rows: a tensor (N,), from `logits` (N, K) and `labels` (N,).
+
+    Labels are indices from 0 to K - 1.
+    """
     return flow.gather(negative_log_softmax(logits), 1, labels.unsqueeze(-1)).squeeze(-1)

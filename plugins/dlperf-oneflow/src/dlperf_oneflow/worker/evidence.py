@@ -7,7 +7,7 @@ from oneflow import nn
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Disable the network's dropout while the context lasts, and restore its buffers when the context is left.
+    """Return a context in which `network` has no dropout; its buffers are restored at the end.
 
     The buffers are the running statistics of batch norm.
     """

@@ -13,15 +13,18 @@ from dlperf_oneflow.worker.optimizers import clip_, warm_up
 
 
 def placement(device, replicas):
-    """Return OneFlow's placement of replicas 0 to `replicas` - 1 on devices of the kind `device`, `cpu` or `cuda`."""
+    """Return OneFlow's placement of replicas on devices of the kind `device`, `cpu` or `cuda`.
+
+    `replicas` is the number of replicas, which have the ranks from 0.
+    """
     return flow.placement(device, list(range(replicas)))
 
 
 def spread(batch, placement):
-    """Return a global batch whose part on each replica is that replica's `batch`; no sample is copied to another.
+    """Return a global batch, a dict from input name to global tensor, whose part on each replica is its `batch`.
 
-    `batch` holds this replica's tensors by the input's name, as does the result. `placement` is what the function of
-    this name returned.
+    No sample is copied to another replica. `batch` is a dict from input name to this replica's tensor; `placement` is
+    what the function `placement` returned.
     """
     return {
         name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
@@ -29,14 +32,14 @@ def spread(batch, placement):
 
 
 def to_local(value):
-    """Return this replica's part of a global tensor, as a view of its memory; return any other tensor unchanged."""
+    """Return this replica's part of `value` if that is a global tensor, a view of its memory; else `value` itself."""
     return value.to_local() if value.is_global else value
 
 
 class TrainingGraph(nn.Graph):
     """The forward pass, backward pass and update of a `OneFlowTrainer` as one static graph, with OneFlow's fusions.
 
-    Call it with the model's inputs in the order of `Request.inputs`; it runs one step and returns the loss. If the
+    A call with the model's inputs, tensors in the order of `Request.inputs`, runs one step and returns the loss. If the
     policy is `warmup`, the graph contains the learning rate schedule.
 
     Args:
@@ -55,15 +58,19 @@ class TrainingGraph(nn.Graph):
         self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
 
     def moments(self):
-        """Yield (name, tensor) for each tensor of the graph's state but the network, under the graph's own names."""
+        """Yield (name, tensor) for each tensor of the graph's state that is not of the network.
+
+        The names are the graph's own.
+        """
         for name, value in self.state_dict().items():
             if isinstance(value, flow.Tensor):
                 yield name, value
 
     def build(self, *values):
-        """Return the loss for the model's inputs, given in the order of `Request.inputs`; add the backward pass.
+        """Return the loss for `values`, the model's inputs as tensors in the order of `Request.inputs`.
 
-        OneFlow calls this when it traces the graph, to which clipping and the update belong as well.
+        OneFlow calls this when it traces the graph. The backward pass and clipping are traced, too; OneFlow adds the
+        update.
         """
         batch = dict(zip(self.trainer.names, values))
         loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)
@@ -80,6 +87,8 @@ class TrainingGraph(nn.Graph):
 class EvidenceGraph(nn.Graph):
     """The forward pass of a `OneFlowTrainer` as a static graph, with the fusions of `TrainingGraph`.
 
+    A call with the model's inputs, tensors in the order of `Request.inputs`, returns the logits, one tensor per head.
+
     Args:
         trainer: The trainer, whose `network` and `names` are read.
     """
@@ -91,7 +100,7 @@ class EvidenceGraph(nn.Graph):
         _fuse(self.config)
 
     def build(self, *values):
-        """Return the logits, one tensor per head, for the model's inputs, given in the order of `Request.inputs`.
+        """Return the logits, one tensor per head, for `values`, the model's inputs in the order of `Request.inputs`.
 
         OneFlow calls this when it traces the graph.
         """

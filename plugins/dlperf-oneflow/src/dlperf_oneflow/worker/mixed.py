@@ -10,7 +10,10 @@ GROWTH_STEPS = 2000
 
 
 def autocast(precision):
-    """Return the context in which GPUs compute convolutions and matrix products in the type of `precision`."""
+    """Return a context in which GPUs compute convolutions and matrix products in the type of `precision`.
+
+    `precision` is a `dlperf_sdk.worker.precision.Precision`; if it casts nothing, the context does nothing.
+    """
     if not precision.casts:
         return contextlib.nullcontext()
     return flow.autocast("cuda", dtype=getattr(flow, precision.products))
@@ -19,10 +22,10 @@ def autocast(precision):
 class LossScale:
     """The factor of the loss in the backward pass.
 
-    A dynamic scale is halved if a gradient is not finite, and doubled after `GROWTH_STEPS` good steps.
+    A dynamic scale is halved if a gradient is not finite, and doubled after `GROWTH_STEPS` steps with finite gradients.
 
     Args:
-        is_dynamic: False for the constant 1.
+        is_dynamic: True for a dynamic scale; False for the constant 1.
     """
 
     def __init__(self, is_dynamic):
@@ -30,20 +33,21 @@ class LossScale:
         self.reset()
 
     def reset(self):
-        """Set the scale and the number of good steps to those before the first step."""
+        """Set the scale, and the number of steps since it last changed, to those before the first step."""
         self.value, self._good_steps = FIRST_SCALE if self._is_dynamic else 1.0, 0
 
     def scale(self, loss):
-        """Return `loss` times the scale."""
+        """Return `loss`, a scalar tensor, times the scale."""
         return loss * self.value if self._is_dynamic else loss
 
     def unscale_(self, gradients):
-        """Divide `gradients` by the scale in place, and set the scale of the next step.
+        """Divide `gradients`, a list of tensors, by the scale in place, and set the scale of the next step.
 
         With a dynamic scale, wait until the device has computed the gradients.
 
         Returns:
-            True if all gradients are finite, so that the step may update the weights.
+            True if all gradients are finite, so that the step may update the weights; always True with a constant
+            scale.
         """
         if not self._is_dynamic:
             return True

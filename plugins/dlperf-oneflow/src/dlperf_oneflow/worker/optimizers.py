@@ -7,16 +7,17 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return an SGD or AdamW of `oneflow.optim` with the request's hyperparameters.
 
-    It is an SGD or AdamW of `oneflow.optim`. With the policy `warmup`, its rate is `warmup_learning_rate`.
+    The manifest in the request says which parameters have weight decay. With the policy `warmup`, the optimizer's
+    learning rate is `warmup_learning_rate`.
 
     Args:
-        parameters: Parameter by the manifest's name.
+        parameters: Dict: a parameter's name in the manifest → its tensor.
         request: The request; `parameters` and `optimizer` are read.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     numbers = request.optimizer
     groups = [
@@ -35,11 +36,12 @@ def optimizer(parameters, request):
 
 
 def moments(optimizer, graph):
-    """Yield (name, tensor) for each moment of the optimizer.
+    """Yield (name, tensor) for each of the optimizer's moments.
 
     Args:
-        optimizer: OneFlow's optimizer, which holds the moments in eager training; names are NUMBER.MOMENT.
-        graph: The `TrainingGraph`, whose `moments` are returned instead; None for eager training.
+        optimizer: OneFlow's optimizer, which holds the moments in eager training. A name is then NUMBER.MOMENT, with
+            the number of the parameter in the optimizer, from 0.
+        graph: The `TrainingGraph`, whose `moments` are yielded instead; None for eager training.
     """
     if graph is not None:
         yield from graph.moments()
@@ -50,13 +52,13 @@ def moments(optimizer, graph):
 
 
 def warm_up(optimizer, numbers):
-    """Return a learning rate schedule for a graph: the warm-up of `dlperf_sdk.worker.schedule`.
+    """Return a learning rate schedule of OneFlow for a graph: the warm-up of `dlperf_sdk.worker.schedule`.
 
-    The factor of the rate is min(1, (step + 1) / W) for W = `warmup_steps`. OneFlow's linear schedule begins at 1 / W
-    and reaches 1 after W - 1 steps.
+    In step s, counted from 0, the rate is multiplied by min(1, (s + 1) / W) for W = `warmup_steps`. OneFlow's linear
+    schedule begins at 1 / W and reaches 1 after W - 1 steps.
 
     Args:
-        optimizer: OneFlow's optimizer.
+        optimizer: OneFlow's optimizer, whose learning rate is that after the warm-up.
         numbers: `Request.optimizer`; `warmup_steps` is read.
     """
     steps = numbers["warmup_steps"]
@@ -66,10 +68,10 @@ def warm_up(optimizer, numbers):
 
 
 def clip_(parameters, norm):
-    """Clip the parameters' gradients in place to the global norm `norm`, without waiting for the device.
+    """Clip the gradients of `parameters`, a list, in place to the global norm `norm`, without waiting for the device.
 
     Each gradient is multiplied by min(1, norm / ‖g‖), where ‖g‖ is the norm of all gradients together. Every parameter
-    has a gradient.
+    must have a gradient.
     """
     gradients = [parameter.grad for parameter in parameters]
     squares = flow.stack([(gradient * gradient).sum() for gradient in gradients])

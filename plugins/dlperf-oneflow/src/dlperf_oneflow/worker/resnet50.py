@@ -13,7 +13,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
     in pixels.
@@ -22,7 +22,7 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 
 def batch_norm(channels):
-    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch."""
+    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch."""
     norm = nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -48,7 +48,7 @@ class Bottleneck(nn.Module):
             self.downsample = nn.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
+        """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))  # in place, a step took 4 % longer on a CPU
         x = F.relu(self.bn2(self.conv2(x)))
@@ -74,7 +74,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """Return the logits, (B, classes), of images, (B, 3, H, W)."""
+        """Return the logits, (B, classes), of the images x, (B, 3, H, W)."""
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
@@ -85,14 +85,14 @@ class ResNet50Trainer(OneFlowTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
+        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned, or what DistributedDataParallel made of it. `batch` holds the model's inputs
-        by name, on the device; of these, `image` is read.
+        `network` is what `build` returned, or what DistributedDataParallel made of it. `batch` is a dict from input
+        name to tensor, on the device, of which `image` is read.
         """
         return (network(batch["image"]),)
 
@@ -100,8 +100,8 @@ class ResNet50Trainer(OneFlowTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one tensor, the logits (B, classes). `batch` is a dict from input
+        name to tensor; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         per_class = negative_log_softmax(outputs[0])

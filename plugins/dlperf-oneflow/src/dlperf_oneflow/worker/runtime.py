@@ -18,7 +18,7 @@ class OneFlowRuntime(Runtime):
     """One process that owns one device: `cpu`, or the GPU whose index is the process's LOCAL_RANK.
 
     Raises:
-        Unsupported: there are several replicas, and the plugin lacks the strategy.
+        Unsupported: There are several replicas, and the plugin lacks the strategy.
     """
 
     clock, strategies = "lagged", STRATEGIES
@@ -33,10 +33,10 @@ class OneFlowRuntime(Runtime):
         """Check the device and the number of processes, and set TF32 and the seed.
 
         The import of OneFlow has already joined the other processes. The seed is the request's plus the replica's
-        global index. To turn TF32 on or off, NVIDIA_TF32_OVERRIDE is set in this process's environment.
+        global index. NVIDIA_TF32_OVERRIDE is set to 0 or 1 in this process's environment.
 
         Raises:
-            Unsupported: the plugin lacks the precision, no usable GPU is found, or OneFlow has not joined as many
+            Unsupported: The plugin lacks the precision, no usable GPU is found, or OneFlow has not joined as many
                 processes as the case has.
         """
         request = self.request
@@ -57,14 +57,15 @@ class OneFlowRuntime(Runtime):
         flow._oneflow_internal.eager.Sync()
 
     def wait(self, loss):
-        """Wait until the update of a step is done; `loss` is the handle that `step` returned."""
+        """Wait until a step has finished, its update included; `loss` is the pair that its `train` returned."""
         loss[1].numpy()
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of one name), `threads` (None if OMP_NUM_THREADS is not set)
-        and `transport` (`nccl` or `epoll`; None without collectives); on a GPU also `tf32_override`.
+        The keys are `framework_version`, `devices` (a list of one name), `threads` (their number; None if
+        OMP_NUM_THREADS is not set) and `transport` (`nccl` or `epoll`; None without collectives); on a GPU also
+        `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
         """
         report = {
             "framework_version": flow.__version__,
@@ -79,7 +80,7 @@ class OneFlowRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for a RuntimeError whose message says that memory ran out."""
+        """Return True if `error` is a MemoryError, or a RuntimeError whose message says that memory ran out."""
         if isinstance(error, MemoryError):
             return True
         return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY)

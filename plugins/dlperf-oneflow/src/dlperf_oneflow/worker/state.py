@@ -15,42 +15,42 @@ class ReplicaState(BaseTrainer):
     """The part of OneFlow's trainers that reads and sets a replica's state. Parameters have the manifest's layout."""
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+        """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
-        float32 in C order.
+        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
+        NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         with flow.no_grad():
             to_local(parameter).copy_(flow.from_numpy(values).to(self.device))
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest. `replica` is not used: a process has one replica.
         """
         return np.ascontiguousarray(to_local(self.named[name]).detach().numpy())
 
     def running_means(self, replica):
-        """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
+        """Yield (name, running mean) for each batch norm of the replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
-        `replica` is the replica's index within this process.
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is not used: a process has one replica.
         """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):
                 yield name, to_local(values).numpy()
 
     def moments(self, replica):
-        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array.
 
         A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; a graph has its own names. The
-        graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero. `replica` is the
-        replica's index within this process.
+        graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero. `replica` is not
+        used: a process has one replica.
         """
         for name, values in moments(self.optimizer, self.graph):
             if not name.startswith("System-"):
                 yield name, to_local(values).numpy()
 
     def count_updates(self):
-        """Return the number of updates that the optimizer counted; None for a graph, whose count cannot be read."""
+        """Return the number of updates that the optimizer has counted; None for a graph, whose count cannot be read."""
         return self.optimizer._state["step"] if self.graph is None else None

@@ -1,7 +1,4 @@
-"""The base of OneFlow's trainers: batches, the step, eager or as a graph, evidence.
-
-A model's own file has its network, its loss, and nothing else.
-"""
+"""The base of OneFlow's trainers: batches, the step, eager or as a graph, evidence."""
 
 import numpy as np
 import oneflow as flow
@@ -57,27 +54,26 @@ class OneFlowTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch of NumPy arrays as tensors on its device, by the input's name.
+        """Return the inputs of this process's one replica: a dict from input name to tensor on the device.
 
-        If a graph synchronizes the replicas, these are global tensors, and the batch is this replica's part of them.
-        `batches` has one batch per replica of this process: the inputs by name, as NumPy arrays.
+        `batches` is a list of one such dict, of NumPy arrays. If a graph synchronizes the replicas, the tensors are
+        global, and the samples in `batches` are this replica's part of them.
         """
         (batch,) = batches
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
         return placed if self.placement is None else spread(placed, self.placement)
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, of this process's one replica: a list of one NumPy array."""
+        """Return the labels of this process's one replica: a list with the tensor `labels` as a NumPy array."""
         return [to_local(labels).numpy()]
 
     # The step.
 
     def train(self, batch, rate):
-        """Enqueue one step, eager or as a graph; return the handle of the loss.
+        """Enqueue one step, eager or as a graph; return a pair of tensors, for `read_loss` and for `Runtime.wait`.
 
-        The handle is a pair of tensors with memory of their own: this replica's loss, and an element of the first
-        parameter after the update, for which `Runtime.wait` waits. A graph has its own learning rate schedule and
-        ignores `rate`.
+        The first is this replica's loss; the second is an element of the first parameter after the update. `batch` is
+        what `place` returned; `rate` is the learning rate, which a graph ignores: it has its own schedule.
         """
         if self.graph is None:
             loss = super().train(batch, rate)
@@ -89,7 +85,7 @@ class OneFlowTrainer(ReplicaState):
         return loss, trace
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update in all groups of parameters."""
+        """Set the learning rate of the next update to `rate` in all groups of the optimizer's parameters."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
@@ -98,13 +94,13 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
+        """Return the loss of `piece`, a micro-batch as a dict from input name to tensor: a scalar, not yet scaled."""
         with autocast(self.precision):
             outputs = self.outputs(self.network, piece)
         return self.loss([value.float() for value in outputs] if self.precision.casts else outputs, piece)
 
     def scale_loss(self, loss):
-        """Return `loss` times the loss scale; return it unchanged if the precision needs none."""
+        """Return `loss`, a scalar tensor, times the loss scale; return it unchanged if the precision needs none."""
         return self.scale.scale(loss)
 
     def update(self):
@@ -127,10 +123,10 @@ class OneFlowTrainer(ReplicaState):
         self._averaged = True
 
     def reset_optimizer(self):
-        """Set the moments and the count of updates to zero.
+        """Set the moments and the count of updates to zero, and the loss scale to its first value.
 
         Raises:
-            NotImplementedError: the case has a graph and the policy `warmup`: the graph's schedule cannot be restarted.
+            NotImplementedError: The case has a graph and the policy `warmup`: the graph's schedule cannot be restarted.
         """
         if self.graph is not None and self.request.optimizer["policy"] == "warmup":
             raise NotImplementedError("the schedule of a graph cannot be begun again")
@@ -140,16 +136,17 @@ class OneFlowTrainer(ReplicaState):
         self.scale.reset()
 
     def read_loss(self, loss):
-        """Return the loss behind the handle `loss`, of this process's one replica: a list of one float."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is the pair of `train`."""
         return [loss[0].item()]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        Outputs come from the network that `step` calls; if `step` uses a graph, they are computed in another graph
-        with the same fusions. References are eager. The network's buffers are restored.
+        Both are sequences of a tensor per head. The first come from the network that `step` calls; if `step` uses a
+        graph, they are computed in another graph with the same fusions. The fp32 logits are eager. The network's
+        buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         with evidence.preserve_state(self.network):
@@ -164,11 +161,11 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of `value`, an array of `outputs_and_references`, as a float64 NumPy array."""
+        """Return this replica's part of `value`, a tensor of logits, as a float64 NumPy array."""
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as OneFlow's objects show them."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
         syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged

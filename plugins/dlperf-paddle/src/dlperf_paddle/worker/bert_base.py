@@ -141,7 +141,7 @@ class Bert(nn.Layer):
         self.masked_lm = MaskedLM(words, hidden)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions, dropout):
-        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return a pair of logits: of words, (B · P, V), and of the next sentence, (B, 2).
 
         There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
         `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
@@ -156,7 +156,10 @@ class Bert(nn.Layer):
 
 
 def gather_positions(x, positions):
-    """Return the vectors of x, (B, S, H), at `positions`, (B, P), of each sequence: (B · P, H)."""
+    """Return the vectors of x, (B, S, H), at `positions`, (B, P), as rows of a matrix, (B · P, H).
+
+    There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens.
+    """
     sequences, tokens, _ = x.shape
     first = paddle.arange(0, sequences * tokens, tokens).unsqueeze(1)
     return paddle.index_select(x.flatten(0, 1), (first + positions).flatten())
@@ -166,7 +169,7 @@ class BertBaseTrainer(PaddleTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, which holds the values of the model's options by name."""
+        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -176,10 +179,10 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
         There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, or what
-        DataParallel or the compiler made of it. `batch` holds the model's inputs by name, on the device.
+        DataParallel or the compiler made of it. `batch` is a dict from input name to tensor, on the device.
         """
         return network(
             batch["input_ids"],
@@ -190,12 +193,12 @@ class BertBaseTrainer(PaddleTrainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the sum of the losses of both heads: a float32 scalar.
+        """Return the sum of the losses of both heads for a micro-batch: a float32 scalar.
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, on the device.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` is a dict from input name to tensor, on the device.
         """
         words, follows = (logits.astype("float32") for logits in outputs)
         weights = batch["masked_weights"].flatten()

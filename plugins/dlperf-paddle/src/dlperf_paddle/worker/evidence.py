@@ -15,7 +15,10 @@ def allows_tf32(device):
 
 
 def compiler(network):
-    """Return the compiler that `to_static` applied to the network's forward pass: `cinn`, `graph` or `none`."""
+    """Return the compiler that `to_static` applied to the forward pass of `network`: `cinn`, `graph` or `none`.
+
+    `network` is an `nn.Layer`.
+    """
     forward = network.forward
     if not isinstance(forward, StaticFunction):
         return "none"
@@ -23,18 +26,19 @@ def compiler(network):
 
 
 def layouts(network):
-    """Return the set of the layouts, `nchw` or `nhwc`, in which the network's convolutions take images.
+    """Return the set of the layouts, `nchw` or `nhwc`, in which the convolutions of `network` take images.
 
-    It is empty without convolutions.
+    `network` is an `nn.Layer`. The set is empty without convolutions.
     """
     return {layer._data_format.lower() for layer in network.sublayers() if isinstance(layer, nn.Conv2D)}
 
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Call `note(output)` with each output of the network's convolutions and linear layers while the context lasts.
+    """Return a context in which `note` is called with each output of the network's convolutions and linear layers.
 
-    An output is a tensor. `note` must return None: another value would replace the output.
+    `network` is an `nn.Layer`. `note` is a function of one tensor. It must return None, because another value would
+    replace the output.
     """
     layers = [layer for layer in network.sublayers() if isinstance(layer, (nn.Conv2D, nn.Linear))]
     hooks = [layer.register_forward_post_hook(lambda layer, inputs, output: note(output)) for layer in layers]
@@ -47,7 +51,10 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Restore the running statistics of the network's batch norms when the context is left."""
+    """Return a context at whose end the running statistics of the network's batch norms are restored.
+
+    `network` is an `nn.Layer`.
+    """
     statistics = [value for _, value in network.named_parameters() if value.stop_gradient]
     before = [value.numpy() for value in statistics]
     try:
@@ -59,9 +66,9 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def eager(network):
-    """Restore the network's own `forward`, which `to_static` has replaced, while the context lasts.
+    """Return a context in which `network`, an `nn.Layer`, is called eagerly, although `to_static` has compiled it.
 
-    Do nothing if the network is not compiled.
+    The context does nothing if the network is not compiled.
     """
     compiled = isinstance(network.forward, StaticFunction)
     if compiled:
@@ -75,9 +82,9 @@ def eager(network):
 
 @contextlib.contextmanager
 def use_plain_fp32(device):
-    """Compute float32 products in the full width of float32, without TF32, while the context lasts.
+    """Return a context in which Paddle computes float32 products in the full width of float32, without TF32.
 
-    `device` is the kind of device.
+    `device` is the kind of device, `cpu` or `cuda`.
     """
     if device != "cuda":
         yield

@@ -10,16 +10,19 @@ _ERROR = "error"
 
 
 class Loader(loading.Loader):
-    """An endless iterator over one replica's batches: dictionaries of tensors, by the input's name.
+    """An endless iterator over one replica's batches: dicts from input name to tensor on the replica's device.
 
-    The tensors are on the replica's device. `next()` raises DataError if a sample cannot be read.
+    `next()` raises DataError if a sample cannot be read.
     """
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
 
-        `dataset` returns the batch of a list of keys, or a DataError; an item then holds the text of the error in place
-        of a batch, and `next()` of this object raises it. `draws` yields such lists, and `request` describes the case.
+        Args:
+            dataset: An object whose items are batches, dicts of NumPy arrays, by lists of keys; or a DataError, whose
+                text is then handed on in place of the batch, so that `next()` of this object raises it.
+            draws: An iterable of such lists.
+            request: Not used.
         """
         return paddle.io.DataLoader(
             _Batches(dataset),

@@ -8,17 +8,17 @@ from dlperf_sdk.worker.schedule import decay_groups
 
 
 def optimizer(parameters, request):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return a Momentum or AdamW of `paddle.optimizer` with the request's hyperparameters.
 
-    It is a Momentum or AdamW of `paddle.optimizer`, and clips the gradients' global norm if the request has a
-    `clip_norm`.
+    The manifest in the request says which parameters have weight decay. The optimizer clips the gradients' global norm
+    if the request has a `clip_norm`.
 
     Args:
-        parameters: Parameter by the manifest's name.
+        parameters: Dict: a parameter's name in the manifest → its tensor.
         request: The request; `parameters` and `optimizer` are read.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     numbers = request.optimizer
     decays = {entry["name"] for entry in request.parameters if entry["decay"]}
@@ -53,6 +53,7 @@ def rounding_of_adamw(beta1, beta2):
 
     The factor is the exact value of √(1 - β₂ᵗ) / (1 - β₁ᵗ) divided by Paddle's value. Paddle computes βᵗ in float32:
     its 1 - 0.999³ is off by 1.3e-5, and an update by half as much. The rounding of β itself needs no correction.
+    `beta1` and `beta2` are the numbers β₁ and β₂. The generator has no end.
     """
     betas = np.array([beta1, beta2], np.float32)
     exact, rounded = betas.astype(np.float64), betas.copy()

@@ -11,7 +11,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a `kernel` × `kernel` convolution from `inputs` to `outputs` channels, without bias.
+    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`. `stride` is the step of
     the kernel in both directions, in pixels.
@@ -22,7 +22,7 @@ def convolution(inputs, outputs, kernel, stride, layout):
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm of `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
 
     `layout` is `NCHW` or `NHWC`. Paddle's momentum is the weight of the old running statistics.
     """
@@ -53,7 +53,7 @@ class Bottleneck(nn.Layer):
             )
 
     def forward(self, x):
-        """Return the block's output: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
+        """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
         """
@@ -97,14 +97,14 @@ class ResNet50Trainer(PaddleTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes; `options` holds the values of the model's options by name."""
+        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned, or what DataParallel or the compiler made of it. `batch` holds the model's
-        inputs by name, on the device; of these, `image` is read.
+        `network` is what `build` returned, or what DataParallel or the compiler made of it. `batch` is a dict from
+        input name to tensor, on the device, of which `image` is read.
         """
         return (network(batch["image"]),)
 
@@ -112,8 +112,8 @@ class ResNet50Trainer(PaddleTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one tensor, the logits (B, classes). `batch` is a dict from input
+        name to tensor; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0].astype("float32"), batch["label"], label_smoothing=smoothing)

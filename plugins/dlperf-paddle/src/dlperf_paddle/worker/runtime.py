@@ -19,7 +19,7 @@ class PaddleRuntime(Runtime):
     """One process that owns one device: `cpu`, or the GPU in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+        Unsupported: The plugin lacks the precision, or there are several replicas and it lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -34,8 +34,8 @@ class PaddleRuntime(Runtime):
         """Select the device, set seeds and TF32, and join the other processes.
 
         Raises:
-            Unsupported: no usable GPU is found; the GPU's compute capability is below 8.0 and the precision needs
-                TF32 or bfloat16; or the compiler is cinn, which this build of Paddle lacks.
+            Unsupported: No usable GPU is found; the GPU's compute capability is below 8.0 and the precision needs TF32
+                or bfloat16; or the compiler is cinn, which this build of Paddle lacks.
         """
         request = self.request
         if request.device == "cuda":
@@ -51,7 +51,11 @@ class PaddleRuntime(Runtime):
         self.seed()
 
     def seed(self):
-        """Seed the generators of all devices with the request's seed plus the replica's global index; return True."""
+        """Seed Paddle's generators on all devices with the request's seed plus the replica's global index.
+
+        Returns:
+            True: Paddle can set its random state.
+        """
         paddle.seed(self.request.seed + self.replica)
         return True
 
@@ -67,21 +71,21 @@ class PaddleRuntime(Runtime):
         set_tf32(self.precision.tf32)
 
     def synchronize(self):
-        """Wait until the GPU has finished; do nothing on a CPU.
+        """Wait until the GPU has finished all work; on a CPU, return at once.
 
-        On a CPU each call has finished when it returns, collectives included.
+        On a CPU each call of Paddle has finished when it returns, collectives included.
         """
         if self.request.device == "cuda":
             paddle.device.synchronize()
 
     def mark(self):
-        """Record an event on the current stream, and return it."""
+        """Record an event on the GPU's current stream without waiting, and return the event."""
         event = paddle.device.Event(enable_timing=True)
         event.record()
         return event
 
     def elapsed(self, marks):
-        """Return the seconds between neighboring events of `marks`, one fewer than there are events."""
+        """Return a list of the seconds between neighboring items of `marks`, events that `mark` returned."""
         return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(marks)]
 
     def reset_peak_memory(self):
@@ -90,17 +94,18 @@ class PaddleRuntime(Runtime):
             paddle.device.cuda.reset_max_memory_allocated()
 
     def peak_memory(self):
-        """Return the peak bytes of tensors on the GPU since the reset; None on a CPU.
+        """Return the peak bytes of tensors on the GPU since `reset_peak_memory`; None on a CPU.
 
-        The allocator's reserve is not included.
+        Memory that the allocator holds in reserve is not included.
         """
         return paddle.device.cuda.max_memory_allocated() if self.request.device == "cuda" else None
 
     @contextmanager
     def trace(self, path):
-        """Record with paddle.profiler, on the CPU and the GPU, while the context lasts; write `path` at its end.
+        """Return a context in which paddle.profiler records; at its end, the trace is written to the file `path`.
 
-        The file is in Chrome's trace format. Nothing is written after an exception.
+        It records the CPU, and the GPU if the case uses one. The file is in Chrome's trace format. It is not written if
+        the context is left by an exception.
         """
         targets = [profiler.ProfilerTarget.CPU]
         if self.request.device == "cuda":
@@ -113,11 +118,12 @@ class PaddleRuntime(Runtime):
         record.export(path, format="json")
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of one name), `threads` (None if OMP_NUM_THREADS is not
-        set), `commit`, `cinn` and `transport` (None without collectives). On a GPU there are also `compute_capability`,
-        `cuda_version`, `cudnn_version`, `nccl_version` and `matmul_allow_tf32`.
+        The keys are `framework_version`, `devices` (a list of one name), `threads` (their number; None if
+        OMP_NUM_THREADS is not set), `commit` (of Paddle's source), `cinn` (True if the build has CINN) and `transport`
+        (`nccl` or `gloo`; None without collectives). On a GPU there are also `compute_capability`, `cuda_version`,
+        `cudnn_version`, `nccl_version` (texts) and `matmul_allow_tf32`.
         """
         report = {
             "framework_version": paddle.__version__,
@@ -139,19 +145,22 @@ class PaddleRuntime(Runtime):
         return report
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for an error whose message has Paddle's ResourceExhaustedError."""
+        """Return True if `error` is a MemoryError, or an error whose message names Paddle's ResourceExhaustedError.
+
+        Paddle raises the latter as a RuntimeError or a SystemError.
+        """
         return isinstance(error, MemoryError) or (
             isinstance(error, (RuntimeError, SystemError)) and "ResourceExhaustedError" in str(error)
         )
 
     def stop(self):
-        """Leave the process group, if there is one."""
+        """Leave the process group, if gradients are synchronized; otherwise do nothing."""
         if self.syncs_gradients:
             dist.destroy_process_group()
 
 
 def set_tf32(enabled):
-    """Allow cuBLAS and cuDNN to round the operands of float32 products to TF32, or forbid it."""
+    """Allow cuBLAS and cuDNN to round the operands of float32 products to TF32 if `enabled` is True; else forbid it."""
     paddle.base.core.set_cublas_switch(enabled)
     paddle.base.core.set_cudnn_switch(enabled)
 

@@ -68,24 +68,24 @@ class PaddleTrainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return this replica's batch as a dict: the input's name → a tensor on the device.
+        """Return the inputs of this process's one replica: a dict from input name to tensor on the device.
 
-        `batches` has one batch of NumPy arrays, by the input's name, since a process has one replica.
+        `batches` is a list of one such dict, of NumPy arrays.
         """
         (batch,) = batches
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
     def receive(self, batches):
-        """Return the one batch in `batches`, from this replica's loader, unchanged: it is on the device."""
+        """Return the one batch in `batches`, a dict of tensors from this replica's loader: they are on the device."""
         return batches[0]
 
     # The step.
 
     def set_learning_rate(self, rate):
-        """Set the learning rate of the next update.
+        """Set the learning rate of the next update to `rate`.
 
-        With AdamW, the rate is multiplied by the update's factor from `rounding_of_adamw`, which corrects a rounding
-        error of Paddle.
+        With AdamW, `rate` is first multiplied by the factor of `rounding_of_adamw` for this update, which corrects a
+        rounding error of Paddle.
         """
         self.optimizer.set_lr(rate * self._rate_factor)
 
@@ -94,20 +94,20 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return the loss of `piece`, a micro-batch, in the request's precision: a scalar tensor for `backward()`."""
+        """Return the loss of `piece`, a micro-batch as a dict from input name to tensor: a scalar, not yet scaled."""
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)
 
     def autocast(self):
-        """Return the context in which convolutions and matrix products are computed in the precision's type."""
+        """Return a context in which convolutions and matrix products are computed in the precision's type."""
         casts = self.precision.casts
         return paddle.amp.auto_cast(
             enable=casts, dtype=self.precision.products if casts else "float16", level="O1"
         )
 
     def scale_loss(self, loss):
-        """Return the loss times the loss scale; return it unchanged if the precision needs none."""
+        """Return `loss`, a scalar tensor, times the loss scale; return it unchanged if the precision needs none."""
         return self.scaler.scale(loss)
 
     def defer_synchronization(self):
@@ -117,7 +117,8 @@ class PaddleTrainer(ReplicaState):
     def update(self):
         """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite.
 
-        With a loss scaler, Paddle waits until the device has checked the gradients. `skipped` counts skipped updates.
+        With a loss scaler, wait until the device has checked the gradients, and add 1 to `skipped` after a skipped
+        update.
         """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
@@ -130,7 +131,7 @@ class PaddleTrainer(ReplicaState):
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
 
     def reset_optimizer(self):
-        """Set moments to zero, the powers of beta to beta, and the loss scaler to its state before the first step."""
+        """Set moments to zero, powers of beta to beta, and the loss scaler to its state before the first step."""
         for kind, values in self.optimizer._accumulators.items():
             first = self.request.optimizer[kind[: -len("_pow_acc")]] if kind.endswith("_pow_acc") else 0.0
             for value in values.values():
@@ -140,9 +141,10 @@ class PaddleTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        References are eager, from the same weights, without TF32. Batch norm's running statistics are restored.
+        Both are sequences of a tensor per head. The fp32 logits are eager, of the same weights, without TF32. Batch
+        norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -158,15 +160,15 @@ class PaddleTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def note_output(self, output):
-        """Note the name of an output's data type, such as `float32`, as `BaseTrainer.note_output`."""
+        """Append the name of the data type of the tensor `output`, such as `float32`, to `product_types`."""
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):
-        """Return `value`, an array of `outputs_and_references`, as a float64 tensor on its device."""
+        """Return `value`, a tensor of `outputs_and_references`, as a float64 tensor on its device."""
         return value.astype("float64")
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, as Paddle's objects show them."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),

@@ -35,7 +35,7 @@ def read_max_status(name):
     all servers.
 
     Raises:
-        KeyError: the status of a process has no size of this name.
+        KeyError: The status of a process has no size of this name.
     """
     return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
 

@@ -213,10 +213,10 @@ class BertBaseTrainer(TensorFlowTrainer):
         return Bert(self.weights, options["heads"], options["layers"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
-        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
-        holds the model's inputs by name, on the device.
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch` is
+        a dict from input name to tensor, on the device.
         """
         return network(
             batch["input_ids"],
@@ -228,12 +228,12 @@ class BertBaseTrainer(TensorFlowTrainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the sum of the losses of both heads: a float32 scalar.
+        """Return the sum of the losses of both heads for a micro-batch: a float32 scalar.
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, on the device.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` is a dict from input name to tensor, on the device.
         """
         words, follows = (tf.cast(logits, tf.float32) for logits in outputs)
         weights = tf.reshape(batch["masked_weights"], (-1,))

@@ -39,7 +39,7 @@ class JpegPipeline:
         layout: The layout of images, `nchw` or `nhwc`.
 
     Raises:
-        DataError: the index is not the one that was prepared.
+        DataError: The index is not the one that was prepared.
     """
 
     def __init__(self, request, replica, layout):

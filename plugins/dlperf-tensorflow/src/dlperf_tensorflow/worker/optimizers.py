@@ -24,7 +24,7 @@ def optimizer_for(numbers, variables, decays, place_near):
         place_near: Function of a variable that returns the device scope in which the variable is updated.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:

@@ -187,7 +187,7 @@ class ResNet50Trainer(TensorFlowTrainer):
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned. `batch` holds the model's inputs by name, on the device; of these, `image`
+        `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which `image`
         is read.
         """
         return (network(tf.cast(batch["image"], self.dtype)),)
@@ -196,8 +196,8 @@ class ResNet50Trainer(TensorFlowTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one tensor, the logits (B, classes). `batch` is a dict from input
+        name to tensor; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(tf.cast(outputs[0], tf.float32))

@@ -20,7 +20,7 @@ class TensorFlowRuntime(Runtime):
     schedules.
 
     Raises:
-        Unsupported: the plugin lacks the precision, or there are several replicas and it lacks the strategy.
+        Unsupported: The plugin lacks the precision, or there are several replicas and it lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -48,8 +48,8 @@ class TensorFlowRuntime(Runtime):
         optimizer's own choice of layouts is turned off.
 
         Raises:
-            Unsupported: there are too few GPUs; a GPU's compute capability is below 8.0 and the precision needs TF32
-                or bfloat16; or TensorFlow truncates products to bfloat16 on this CPU.
+            Unsupported: There are too few GPUs; a GPU's compute capability is below 8.0 and the precision needs TF32 or
+                bfloat16; or TensorFlow truncates products to bfloat16 on this CPU.
         """
         request, count = self.request, max(1, len(self.process.devices))
         threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
@@ -154,16 +154,16 @@ class TensorFlowRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Record with TensorFlow's profiler while the context lasts; write `path` at its end.
+        """Return a context in which TensorFlow's profiler records; at its end, the trace is written to the file `path`.
 
-        The file is in Chrome's trace format. Nothing is written after an exception.
+        The file is in Chrome's trace format. It is not written if the context is left by an exception.
         """
         with profile.record(os.path.dirname(path)) as planes:
             yield
         profile.write_chrome_trace(planes, path)
 
     def facts(self):
-        """Return facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
         The keys are `framework_version`, `devices` (a name per replica), `threads`, `interop_threads`, `distribution`
         (the class of the strategy) and `transport` (None without collectives). On GPUs there are also

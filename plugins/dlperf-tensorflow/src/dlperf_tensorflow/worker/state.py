@@ -10,25 +10,25 @@ class ReplicaState(BaseTrainer):
     """The part of TensorFlow's trainers that reads and sets the replicas' state, which `Weights` keeps."""
 
     def assign(self, name, parameter, values):
-        """Set a parameter to NumPy values in the manifest's layout, in every replica of this process.
+        """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` the framework's object for it. `values` is
-        float32 in C order.
+        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
+        NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         self.weights.assign(name, values)
 
     def read_parameter(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest; `replica` is the replica's index within this process, from 0.
         """
         return self.weights.read(name, replica)
 
     def running_means(self, replica):
         """Yield (name, running mean) for each batch norm of a replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean`. A mean is a float32 NumPy array (channels,).
-        `replica` is the replica's index within this process.
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is the replica's index within this process, from 0.
         """
         for name, variable in self.weights.statistics.items():
             if name.endswith("running_mean"):
@@ -38,7 +38,7 @@ class ReplicaState(BaseTrainer):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
         A name is the number of the moment in the optimizer. Values have the layout of TensorFlow's parameters.
-        `replica` is the replica's index within this process.
+        `replica` is the replica's index within this process, from 0.
         """
         for number, variable in enumerate(self.optimizer.moments):
             yield str(number), self.weights.copy_of(variable, replica).numpy()

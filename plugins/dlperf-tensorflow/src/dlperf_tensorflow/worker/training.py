@@ -132,7 +132,7 @@ class TensorFlowTrainer(ReplicaState):
                 copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
     def skipped_steps(self):
-        """Return how many steps the loss scaler skipped, because a gradient was not finite."""
+        """Return the number of steps so far whose update the loss scaler skipped because a gradient was not finite."""
         return int(self.strategy.experimental_local_results(self.scaler.skipped)[0])
 
     def read_loss(self, loss):
@@ -142,7 +142,7 @@ class TensorFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two sequences of arrays, the logits of `step` and float32 references, for a canonical micro-batch.
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
         Both hold all replicas of this process. Outputs are traced and compiled as in `step`. References are in float32
         without TF32; they are eager unless servers compute. Batch norm's running statistics are restored.
@@ -167,7 +167,7 @@ class TensorFlowTrainer(ReplicaState):
         return value.numpy().astype("float64")
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from the graph in `step`."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         graph_evidence = evidence.GraphEvidence(self._replicas.graph(self.canonical_batch()))
         self.product_types = graph_evidence.product_types()
         return {

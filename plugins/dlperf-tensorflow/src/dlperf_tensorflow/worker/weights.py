@@ -104,9 +104,9 @@ class Weights:
         return copies[replica] if len(copies) > 1 else copies[0]
 
     def read(self, name, replica):
-        """Return one replica's values of a parameter: a float32 NumPy array in the manifest's layout, C order.
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
 
-        `name` is the parameter's name in the manifest; `replica` counts the replicas of this process from 0.
+        `name` is the parameter's name in the manifest; `replica` is the replica's index within this process, from 0.
 
         Raises:
             KeyError: No network has read the parameter.

@@ -160,7 +160,7 @@ class BertBaseTrainer(TensorFlow1Trainer):
         return Bert(self.weights, options, self.drop)
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
         There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
         holds the model's inputs by name, tensors of the graph.
@@ -174,12 +174,12 @@ class BertBaseTrainer(TensorFlow1Trainer):
         )
 
     def loss(self, outputs, batch):
-        """Return the sum of the losses of both heads: a float32 scalar.
+        """Return the sum of the losses of both heads for a micro-batch: a float32 scalar.
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, tensors of the graph.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` holds the model's inputs by name, tensors of the graph.
         """
         words, follows = outputs
         weights = tf.reshape(batch["masked_weights"], (-1,))

@@ -15,7 +15,7 @@ def make_optimizer(numbers, weights, parameters):
         parameters: `Request.parameters`.
 
     Raises:
-        ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+        ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
     """
     kinds = {"sgd": Momentum, "adamw": AdamW}
     if numbers["kind"] in kinds:

@@ -156,8 +156,8 @@ class ResNet50Trainer(TensorFlow1Trainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one tensor, the logits (B, classes). `batch` is a dict from input
+        name to tensor; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         minus_log = -tf.nn.log_softmax(outputs[0])

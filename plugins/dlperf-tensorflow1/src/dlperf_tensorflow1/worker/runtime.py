@@ -15,7 +15,7 @@ class TensorFlow1Runtime(Runtime):
     """One process that owns one device: the CPU, or the GPU in CUDA_VISIBLE_DEVICES.
 
     Raises:
-        Unsupported: there are several replicas, and the plugin lacks the strategy.
+        Unsupported: There are several replicas, and the plugin lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -53,7 +53,7 @@ class TensorFlow1Runtime(Runtime):
         TF_XLA_FLAGS is set in this process's environment.
 
         Raises:
-            Unsupported: no usable GPU is found.
+            Unsupported: No usable GPU is found.
             OSError: Horovod's rendezvous server did not accept a connection in time.
         """
         config = self._configure()
@@ -99,7 +99,7 @@ class TensorFlow1Runtime(Runtime):
         """Do nothing: a session returns when the step has finished, on a GPU as well."""
 
     def facts(self):
-        """Return facts for the record: versions, device, threads and transport.
+        """Return a dict of facts for the record: versions, device, threads and transport.
 
         The keys are `framework_version`, `devices` (a list of one name), `threads` and `transport` (None without
         synchronization); with Horovod also `horovod_version`.

@@ -25,8 +25,8 @@ class TowerEvidence(GraphEvidence):
         With `all_reduce` each tower has its own weights, with `parameter_server` all towers have the same.
 
         Raises:
-            ValueError: an update depends on some towers only.
-            KeyError: the number of weights per parameter is neither that of the towers nor 1.
+            ValueError: An update depends on some towers only.
+            KeyError: The number of weights per parameter is neither that of the towers nor 1.
         """
         names = {node.name for node in self._nodes if node.op in _UPDATES}
         if len(self._outputs) == 1:

@@ -78,7 +78,7 @@ class TowersOptimizer(tf.train.Optimizer):
         tensorpack itself counts the global step.
 
         Raises:
-            ValueError: the kind of optimizer is neither `sgd` nor `adamw`.
+            ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
         """
         variables = {name_in_tower(variable): variable for _, variable in grads_and_vars}
         gradients = {name_in_tower(variable): gradient for gradient, variable in grads_and_vars}

@@ -23,7 +23,7 @@ class TensorpackRuntime(TensorFlow1Runtime):
     """One process that owns the devices of a node: the GPUs in CUDA_VISIBLE_DEVICES, or as many CPU devices.
 
     Raises:
-        Unsupported: there are several replicas, and the plugin lacks the strategy.
+        Unsupported: There are several replicas, and the plugin lacks the strategy.
     """
 
     strategies = STRATEGIES
@@ -43,7 +43,7 @@ class TensorpackRuntime(TensorFlow1Runtime):
         TF_XLA_FLAGS is set in this process's environment.
 
         Raises:
-            Unsupported: there are fewer usable GPUs than towers.
+            Unsupported: There are fewer usable GPUs than towers.
         """
         self.config = self._configure()
         self.config.inter_op_parallelism_threads = self.towers + 1
@@ -57,7 +57,7 @@ class TensorpackRuntime(TensorFlow1Runtime):
         self.graph = tf.Graph()
 
     def facts(self):
-        """Return facts for the record: versions of tensorpack and TensorFlow, devices and threads.
+        """Return a dict of facts for the record: versions of tensorpack and TensorFlow, devices and threads.
 
         The keys are `framework_version` (tensorpack's), `tensorflow_version`, `devices` (a name per tower), `threads`
         and `transport`, which is None.

@@ -167,7 +167,7 @@ class TensorpackTrainer(TowerState):
         return self.session.run(logits, feed), self.session.run(logits, feed)
 
     def observe_settings(self):
-        """Return `precision`, `compiler`, `layout` and `strategy` in effect, by key, from the graph of a step."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         targets = [self.trainer.train_op, *(tower.loss.op for tower in self.towers)]
         evidence = TowerEvidence(targets, [tower.outputs for tower in self.towers])
         self.product_types = evidence.product_types()

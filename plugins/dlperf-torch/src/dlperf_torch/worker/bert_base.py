@@ -155,7 +155,7 @@ class Bert(nn.Module):
         self.masked_lm = MaskedLM(words, hidden, multiple)
 
     def forward(self, input_ids, segment_ids, attention_mask, masked_positions):
-        """Return the logits of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return a pair of logits: of words, (B · P, V), and of the next sentence, (B, 2).
 
         There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
         `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
@@ -257,10 +257,10 @@ class BertBaseTrainer(TorchTrainer):
         return FusedBert
 
     def outputs(self, network, batch):
-        """Return the network's logits for a micro-batch: of words, (B · P, V), and of the next sentence, (B, 2).
+        """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
         There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, or what
-        DistributedDataParallel or the compiler made of it. `batch` holds the model's inputs by name, on the device.
+        DistributedDataParallel or the compiler made of it. `batch` is a dict from input name to tensor, on the device.
         """
         return network(
             batch["input_ids"], batch["segment_ids"], batch["attention_mask"], batch["masked_positions"]
@@ -275,12 +275,12 @@ class BertBaseTrainer(TorchTrainer):
         return [words.float() if self.cross_entropy is cross_entropy else words, follows.float()]
 
     def loss(self, outputs, batch):
-        """Return the sum of the losses of both heads: a float32 scalar.
+        """Return the sum of the losses of both heads for a micro-batch: a float32 scalar.
 
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
-        `outputs` are the logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word pieces.
-        `batch` holds the model's inputs by name, on the device.
+        `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
+        pieces. `batch` is a dict from input name to tensor, on the device.
         """
         words, follows = outputs
         weights = batch["masked_weights"].flatten()

@@ -247,7 +247,7 @@ class FusedBatchNorm(BatchNorm):
         """Return the batch norm of x, in x's shape, (B, C, H, W), and type.
 
         Raises:
-            ValueError: x has only one value per channel.
+            ValueError: X has only one value per channel.
         """
         return self._apply_fused(x, None, relu=False)[0]
 
@@ -255,7 +255,7 @@ class FusedBatchNorm(BatchNorm):
         """Return ReLU(batch norm of x), in x's shape, (B, C, H, W), and type.
 
         Raises:
-            ValueError: x has only one value per channel.
+            ValueError: X has only one value per channel.
         """
         return self._apply_fused(x, None, relu=True)[0]
 
@@ -266,7 +266,7 @@ class FusedBatchNorm(BatchNorm):
         memory, so nothing may change them in place.
 
         Raises:
-            ValueError: x has only one value per channel.
+            ValueError: X has only one value per channel.
         """
         return self._apply_fused(x, shortcut, relu=True)
 

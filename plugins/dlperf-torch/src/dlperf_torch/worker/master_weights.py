@@ -41,7 +41,7 @@ class MasterWeights:
         return functional_call(self._network, self.named, inputs)
 
     def receive_gradients(self, loss_scale):
-        """Copy the network's gradients to those of the float32 weights, and divide the copies by the number `loss_scale`.
+        """Copy the network's gradients to those of the float32 weights, and divide these by the number `loss_scale`.
 
         Weights that are the network's own have their gradients divided in place.
         """

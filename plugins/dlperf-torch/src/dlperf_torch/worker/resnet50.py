@@ -103,7 +103,7 @@ class ResNet50(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """Return the logits, (B, classes), of images, (B, 3, H, W).
+        """Return the logits, (B, classes), of the images x, (B, 3, H, W).
 
         The axes are in this order in both layouts. The images are cast to the type of the weights.
         """
@@ -139,8 +139,8 @@ class ResNet50Trainer(TorchTrainer):
         """Return the cross entropy with label smoothing, the mean over the micro-batch: a float32 scalar.
 
         For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; ε is the model's option
-        `label_smoothing`. The only item of `outputs` is the logits, (B, classes); `batch["label"]` holds the indices of
-        the classes, (B,).
+        `label_smoothing`. `outputs` is a tuple of one tensor, the logits (B, classes). `batch` is a dict from input
+        name to tensor; its `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         return F.cross_entropy(outputs[0], batch["label"], label_smoothing=smoothing)

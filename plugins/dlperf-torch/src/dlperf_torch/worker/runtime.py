@@ -67,7 +67,7 @@ class TorchRuntime(Runtime):
             Unsupported: No usable GPU is found, or the GPU's compute capability is below 8.0 and the precision needs
                 TF32 or bfloat16.
             OSError: Horovod's rendezvous server did not accept a connection in time.
-            RuntimeError: torch could not form the process group.
+            RuntimeError: Torch could not form the process group.
         """
         request = self.request
         self.seed()

@@ -85,7 +85,7 @@ class TorchTrainer(ReplicaState):
         return [value.float() for value in outputs]
 
     def autocast(self):
-        """Return the context in which convolutions and matrix products are computed in the precision's type."""
+        """Return a context in which convolutions and matrix products are computed in the precision's type."""
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.precision.casts)
 
     def scale_loss(self, loss):
