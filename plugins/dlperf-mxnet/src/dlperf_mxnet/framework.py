@@ -127,8 +127,10 @@ class MXNet(Framework):
 
         `options` is an `MXNetOptions`. Refused are:
 
-        - all_reduce over several nodes; - nhwc on a CPU; - a precision that MXNet lacks on the device, for the model,
-        or with accumulation; - the option `nccl` at false, if NCCL would not be used anyway.
+        - all_reduce over several nodes;
+        - nhwc on a CPU;
+        - a precision that MXNet lacks on the device, for the model, or with accumulation;
+        - the option `nccl` at false, if NCCL would not be used anyway.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

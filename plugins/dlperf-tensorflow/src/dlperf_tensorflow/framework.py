@@ -87,23 +87,23 @@ class TensorFlow(Framework):
     Options: ClassVar[type[Any]] = TensorFlowOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device, such as `cpu`; `strategy` and `model` make no difference.
 
-        For `cpu` it has the distribution `tensorflow-cpu`, and a lock. For other devices it has
-        `tensorflow[and-cuda]`, without a lock.
+        For `cpu` it has the distribution `tensorflow-cpu`, and a lock file. For other devices it has
+        `tensorflow[and-cuda]`, without a lock file.
         """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why TensorFlow cannot run a combination of declared capabilities; None if it can.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        `spec` is the case; `options` holds the values of the plugin's own options. The plugin refuses:
+        `options` is a `TensorFlowOptions`. Refused are:
 
         - nchw on a CPU;
         - GPUs, XLA, loss scaling, and data other than synthetic, if parameter servers are used;
-        - options that have no effect or no support in the case: see `explain_refused_option`.
+        - options that have no effect or no support in the case.
         """
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."

@@ -40,7 +40,7 @@ class TensorFlowOptions:
 
 
 def explain_refused_option(options: TensorFlowOptions, spec: RunSpec) -> str | None:
-    """Return a sentence that says why an option cannot have its value; None if all options are accepted.
+    """Return a sentence that says why an option cannot have its value in the case `spec`; None if all are accepted.
 
     An option that is not at its default is refused if it has no effect or no support in the case. `spec.device` must
     not be `auto`.

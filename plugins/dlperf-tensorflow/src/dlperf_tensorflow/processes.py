@@ -23,8 +23,8 @@ def processes(cluster: Cluster) -> List[Process]:
     With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node. With
     `parameter_server_async` and several devices, the processes are those of `plan_with_servers`.
 
-    With `all_reduce` and several trainers, each has a TF_CONFIG with the addresses of all trainers, and on GPUs a
-    variable with the network interface for NCCL. `cluster` describes the case and its nodes.
+    With `all_reduce` and several trainers, each has the environment variables that `join_trainers` lists. `cluster`
+    describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -33,9 +33,11 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device or per node, in the order of ranks; several have a TF_CONFIG with all addresses.
+    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
 
-    On GPUs of several nodes they also have NCCL_SOCKET_IFNAME. `cluster` describes the case and its nodes.
+    With the option `one_process_per_node`, there is a trainer per node. TF_CONFIG has the addresses of all trainers,
+    and the trainer's index; on GPUs there is also NCCL_SOCKET_IFNAME if the node's network interface is known. A single
+    trainer has neither. `cluster` describes the case and its nodes.
     """
     whole_nodes = cluster.options["one_process_per_node"]
     trainers = one_per_node(cluster) if whole_nodes else one_per_device(cluster)
@@ -54,7 +56,7 @@ def join_trainers(cluster: Cluster) -> List[Process]:
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case with parameter servers: services, then one trainer.
+    """Return the processes of a case with parameter servers: the services, then one trainer, all with a TF_CONFIG.
 
     The services are a parameter server per node, then a computing server per device. The trainer is on node 0 and has
     no device: it schedules functions on the computing servers, and writes the record of all replicas. A node's ports

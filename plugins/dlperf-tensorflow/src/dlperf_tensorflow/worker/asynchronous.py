@@ -13,9 +13,9 @@ _STATUS = "/proc/self/status"
 
 
 def join():
-    """Wait for all servers; return a ParameterServerStrategy and its ClusterCoordinator.
+    """Wait for all servers; return a pair of a ParameterServerStrategy and its ClusterCoordinator.
 
-    This process must be the chief in TF_CONFIG.
+    The variable TF_CONFIG must name this process as the chief.
     """
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver(rpc_layer="grpc")
     strategy = tf.distribute.ParameterServerStrategy(resolver)
@@ -23,7 +23,10 @@ def join():
 
 
 def servers(job):
-    """Return the names of the CPUs of all servers of a job, `worker` or `ps`, in order; empty without such servers."""
+    """Return a list of the device names of the CPUs of a job's servers, in order; empty if there are none.
+
+    `job` is `worker` for computing servers, or `ps` for parameter servers.
+    """
     names = [device.name for device in tf.config.list_logical_devices("CPU")]
     return [name for name in names if name.startswith("/job:%s/" % job)]
 
@@ -31,11 +34,11 @@ def servers(job):
 def read_max_status(name):
     """Return the largest value, in bytes, of a field of /proc/PID/status over all processes of the cluster.
 
-    `name` is the field: `VmHWM`, the peak of used memory, or `VmData`, the allocated memory. This waits for answers of
-    all servers.
+    `name` is the field, such as `VmHWM`, the peak of used memory, or `VmData`, the allocated memory. Wait until all
+    servers have answered.
 
     Raises:
-        KeyError: The status of a process has no size of this name.
+        KeyError: The status of a process has no size with this name.
     """
     return max(_status(device.name)[name] for device in tf.config.list_logical_devices("CPU"))
 
@@ -49,7 +52,7 @@ def _status(device):
 
 
 def place_beside(variable):
-    """Return the device scope of the parameter server that holds a variable."""
+    """Return a context that places operations on the parameter server that holds `variable`, a `tf.Variable`."""
     return tf.device(variable.device)
 
 
@@ -61,7 +64,7 @@ class Scheduled:
     Args:
         coordinator: TensorFlow's ClusterCoordinator.
         replica_step: Function of a batch and a learning rate that runs the step of one replica and returns its loss.
-        shards: The canonical batch of each replica, a dictionary of NumPy arrays.
+        shards: List of the canonical batch of each replica: a dict from input name to NumPy array.
     """
 
     name = "parameter_server_async"
@@ -79,13 +82,13 @@ class Scheduled:
         self._graph = None
 
     def place(self, batches):
-        """Return None, whatever `batches` holds: the workers hold the canonical shards."""
+        """Return None; `batches` is not used, because the workers hold the canonical shards."""
 
     def step(self, batch, rate):
-        """Schedule one function per replica; return a list of RemoteValues, the replicas' losses in order.
+        """Schedule one function per replica; return a list of RemoteValues, the losses in the order of the replicas.
 
-        Each function updates the weights with `rate` divided by the number of replicas, so that the updates of one step
-        together have the size of one update with the mean gradient. `rate` is a number. `batch` is not used.
+        Each function updates the weights with the learning rate `rate`, a number, divided by the number of replicas, so
+        that the updates of one step together have the size of one update with the mean gradient. `batch` is not used.
         """
         share = rate / len(self._shards)
         if share != self._rate[0]:
@@ -100,14 +103,14 @@ class Scheduled:
         return self._replica_step(_select_shard(iterator, shard), rate)
 
     def graph(self, batch):
-        """Return the graph that the workers run; None before the first step. `batch` is not used."""
+        """Return the `tf.Graph` that the workers run in a step; None before the first step. `batch` is not used."""
         return self._graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors that `function` returns for each replica's shard, one replica after the other.
+        """Return a list of the tensors that `function` returns for each replica's shard, one replica after the other.
 
-        `function` takes a batch, a dictionary of tensors by the input's name, and returns a sequence of tensors. The
-        workers compute it in a graph, and this waits for them. `batch` is not used.
+        `function` takes a batch, a dict from input name to tensor, and returns a sequence of tensors. The workers
+        compute it in a graph, and this waits for them. `batch` is not used.
         """
         traced = tf.function(
             lambda iterator, shard: function(_select_shard(iterator, shard)), autograph=False

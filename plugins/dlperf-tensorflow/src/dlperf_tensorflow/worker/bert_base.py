@@ -14,7 +14,7 @@ from dlperf_tensorflow.worker.training import TensorFlowTrainer
 class Linear(tf.Module):
     """A linear layer, x · W + b over the last axis, in x's type; W is (in, out).
 
-    `name` is the layer's in the manifest. `weights` are the `Weights` of the network.
+    `name` is the layer's name in the manifest. `weights` are the `Weights` of the network.
     """
 
     def __init__(self, weights, name):
@@ -29,7 +29,7 @@ class Linear(tf.Module):
 class LayerNorm(tf.Module):
     """A layer norm over the last axis, computed in float32; the result has x's type.
 
-    `name` is the layer's in the manifest. `weights` are the `Weights` of the network.
+    `name` is the layer's name in the manifest. `weights` are the `Weights` of the network.
     """
 
     def __init__(self, weights, name):
@@ -73,8 +73,8 @@ class Embeddings(tf.Module):
 class Attention(tf.Module):
     """Self-attention with several heads, then dropout, the residual sum and layer norm.
 
-    `name` is the block's in the manifest, and `heads` the number of heads. `weights` are the `Weights` of the network,
-    which give the other sizes.
+    `name` is the block's name in the manifest, such as `encoder.0.attention`, and `heads` the number of heads.
+    `weights` are the `Weights` of the network, which give the other sizes.
     """
 
     def __init__(self, weights, name, heads):
@@ -107,7 +107,7 @@ class Attention(tf.Module):
 class Layer(tf.Module):
     """One layer of the encoder: attention, then the feed-forward block with its residual sum and layer norm.
 
-    `name` is the layer's in the manifest, such as `encoder.0`, and `heads` the number of heads. `weights` are the
+    `name` is the layer's name in the manifest, such as `encoder.0`, and `heads` the number of heads. `weights` are the
     `Weights` of the network, which give the other sizes.
     """
 
@@ -187,7 +187,7 @@ class Bert(tf.Module):
 
 
 def gelu(x):
-    """Return the exact GELU of each element of x, x · Φ(x), computed with erf."""
+    """Return x · Φ(x) for each element of the tensor x, computed with the error function, not approximated by tanh."""
     return tf.nn.gelu(x, approximate=False)
 
 
@@ -203,7 +203,7 @@ class BertBaseTrainer(TensorFlowTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with `heads` and `layers` of `options`, the model's options by name.
+        """Return the network with `heads` and `layers` of `options`, a dict with the values of the model's options.
 
         The manifest's shapes give all other sizes.
 
@@ -243,5 +243,8 @@ class BertBaseTrainer(TensorFlowTrainer):
 
 
 def cross_entropy(labels, logits):
-    """Return -log p[label] for each row: labels (N,), indices from 0 to K - 1, and logits (N, K) → (N,)."""
+    """Return -log p[label] for each of N rows: a tensor (N,), from `labels` (N,) and `logits` (N, K).
+
+    Labels are indices from 0 to K - 1.
+    """
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)

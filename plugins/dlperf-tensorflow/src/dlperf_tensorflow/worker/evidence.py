@@ -10,7 +10,7 @@ _PRODUCTS = frozenset({"Conv2D", "MatMul", "BatchMatMulV2", "BatchMatMulV3"})
 class GraphEvidence:
     """The operations in the graph of a traced function, and in the graphs of all functions that it calls.
 
-    `graph` is TensorFlow's `Graph`.
+    `graph` is a `tf.Graph`.
     """
 
     def __init__(self, graph):
@@ -22,15 +22,18 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return the input types of the graph's convolutions and matrix products, a list with one per operation."""
+        """Return a list of the `tf.DType` of the inputs of each convolution and matrix product in the graph."""
         return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
-        """Return `xla` if XLA must compile any part of the graph, else `none`."""
+        """Return `xla` if the graph has an operation that XLA must compile, else `none`."""
         return "xla" if any(node.attr["_XlaMustCompile"].b for node in self._nodes) else "none"
 
     def layout(self):
-        """Return the layouts, `nchw` and `nhwc`, of the graph's convolutions, joined by `+`; empty without any."""
+        """Return the layouts, `nchw` and `nhwc`, of the graph's convolutions, sorted and joined by `+`.
+
+        The text is empty without convolutions.
+        """
         layouts = {
             node.attr["data_format"].s.decode().lower() for node in self._products if node.op == "Conv2D"
         }
@@ -49,9 +52,9 @@ def allows_tf32(device):
 
 @contextlib.contextmanager
 def preserve_state(strategy, statistics):
-    """Restore the values of variables, in the copies of all replicas of this process, when the context is left.
+    """Return a context at whose end the values of `statistics` are restored, in all replicas of this process.
 
-    `statistics` are the variables, made in the scope of `strategy`.
+    `statistics` is an iterable of variables that were made in the scope of `strategy`, a `tf.distribute.Strategy`.
     """
     copies = [copy for variable in statistics for copy in strategy.experimental_local_results(variable)]
     before = [copy.numpy() for copy in copies]
@@ -64,7 +67,7 @@ def preserve_state(strategy, statistics):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Compute float32 products in the full width of float32, without TF32, while the context lasts."""
+    """Return a context in which TensorFlow computes float32 products in the full width of float32, without TF32."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:

@@ -10,9 +10,10 @@ class AllReduceExchange(GradientExchange):
     """Tensors of the gradients' shapes and types in every replica, averaged as in a step.
 
     Args:
-        runtime: The runtime.
-        trained: The variables whose gradients are exchanged, in the order of a step.
-        place: Function that places a list of one dictionary per replica as `strategy.run` takes it.
+        runtime: The `TensorFlowRuntime`.
+        trained: List of the variables whose gradients are exchanged, in the order of a step.
+        place: Function that places a list of one dict of tensors per replica on the devices, as `strategy.run` takes
+            it.
     """
 
     def __init__(self, runtime, trained, place):
@@ -34,12 +35,15 @@ class AllReduceExchange(GradientExchange):
         )
 
     def run(self):
-        """Run the all-reduce of all tensors; return the smallest one, for which `Runtime.wait` can wait."""
+        """Run the all-reduce of all tensors; return the smallest result, for which `Runtime.wait` can wait."""
         self._gradients = self._average(self._gradients)
         return self._gradients[self._smallest]
 
     def fill(self, values):
-        """Set all elements to one value per replica of this process; `values` are in the order of the replicas."""
+        """Set all elements of each replica's tensors to one value.
+
+        `values` has one number per replica of this process, in their order.
+        """
         self._gradients = self._place(
             [
                 {
@@ -51,7 +55,10 @@ class AllReduceExchange(GradientExchange):
         )
 
     def read(self, replica):
-        """Yield the tensors of one replica, widened to float32; `replica` counts those of this process from 0."""
+        """Yield a `Buffer` for each tensor of one replica, with its values widened to float32.
+
+        `replica` is the replica's index within this process, from 0.
+        """
         for name, gradient in self._gradients.items():
             value = self._strategy.experimental_local_results(gradient)[replica].numpy()
             yield Buffer("gradient %s" % name, value.astype(np.float32), value.nbytes)

@@ -4,9 +4,9 @@ import tensorflow as tf
 
 
 def split(batch, count):
-    """Return a batch with each input, (B, …), split into `count` micro-batches: (count, B / count, …).
+    """Return `batch`, a dict from input name to tensor (B, …), with all inputs split into `count` micro-batches.
 
-    `batch` holds tensors by the input's name, as does the result. `count` divides B.
+    The result is a dict from input name to tensor (count, B / count, …). `count` must divide B.
     """
     return {
         name: tf.reshape(value, (count, value.shape[0] // count, *value.shape[1:]))
@@ -19,9 +19,9 @@ def accumulate(gradients_of, batch, count, variables):
 
     Args:
         gradients_of: Function of a micro-batch that returns its loss and a list of gradients, one per variable.
-        batch: Tensors (B, …) by the input's name.
+        batch: Dict from input name to tensor (B, …).
         count: Number of micro-batches, which divides B.
-        variables: The variables that the gradients are for.
+        variables: List of the variables that the gradients are for.
 
     Returns:
         The loss, a scalar tensor, and the list of gradients.

@@ -19,7 +19,9 @@ ATTEMPTS = 10
 
 
 def load_images(trainer):
-    """Start the trainer's pipelines of JPEGs; return the batches on the devices, without end.
+    """Start the trainer's pipelines of JPEGs; return an endless iterator over the batches, on the devices.
+
+    `trainer` is a `TensorFlowTrainer`.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
@@ -55,10 +57,11 @@ class JpegPipeline:
         }
 
     def keys_of(self, draws):
-        """Return a dictionary of the lists `path`, `label` and `seed`, with one entry per sample of a batch.
+        """Return a dict of the lists `path`, `label` and `seed`, each with one item per sample of a batch.
 
-        `draws` are the batch's pairs (draw, sample). A sample's seed is a pair of integers: one combines the request's
-        seed and the replica's index, the other is the draw.
+        `draws` is the list of the batch's pairs (draw, sample): the number of the draw and the sample's index. A
+        sample's seed is a pair of integers: one combines the request's seed and the replica's index, the other is the
+        draw.
         """
         images = self.images
         return {
@@ -68,10 +71,10 @@ class JpegPipeline:
         }
 
     def pipeline(self, keys, workers):
-        """Return a `tf.data.Dataset` of batches from `keys`, a `tf.data.Dataset` of what `keys_of` returns.
+        """Return a `tf.data.Dataset` of batches, in the order of `keys`.
 
-        `workers` images are decoded in parallel. Iterating raises `tf.errors.OpError` if an image cannot be read or
-        decoded.
+        `keys` is a `tf.data.Dataset` of dicts as `keys_of` returns them; `workers` is the number of images that are
+        decoded in parallel. Iterating raises `tf.errors.OpError` if an image cannot be read or decoded.
         """
         return keys.unbatch().map(self._load, workers).batch(self.request.batch_size, drop_remainder=True)
 
@@ -82,10 +85,10 @@ class JpegPipeline:
         return {"image": image, "label": key["label"]}
 
     def explain(self, draws, error):
-        """Return the message for a batch that failed: it names the first image of `draws` that cannot be decoded.
+        """Return the message for a batch that failed: it names the first image that cannot be decoded.
 
-        If all images can be decoded, the message is that of `error`, TensorFlow's exception. `draws` are the batch's
-        pairs (draw, sample).
+        If all images can be decoded, the message is that of `error`, TensorFlow's exception. `draws` is the list of the
+        batch's pairs (draw, sample).
         """
         for path in self.keys_of(draws)["path"]:
             fault = _fault(path)
@@ -95,15 +98,16 @@ class JpegPipeline:
 
 
 def augment(encoded, height, width, seed):
-    """Return a random crop of a JPEG, resized to (height, width, 3), and mirrored with probability ½.
-
-    The result is float32, from 0 to 255.
+    """Return a random crop of a JPEG, resized to `height` × `width` pixels and mirrored with probability ½.
 
     Args:
         encoded: The content of a JPEG file, a scalar string tensor.
         height: Height of the result in pixels.
         width: Width of the result in pixels.
-        seed: Two integers, which decide the crop and the reflection.
+        seed: Two integers, which determine the crop and the reflection.
+
+    Returns:
+        A float32 tensor (height, width, 3), RGB, from 0 to 255.
     """
     begin, size, _ = tf.image.stateless_sample_distorted_bounding_box(
         tf.io.extract_jpeg_shape(encoded),
@@ -123,7 +127,9 @@ def augment(encoded, height, width, seed):
 
 
 def decode(encoded):
-    """Return the image in a JPEG's content, a scalar string tensor: (H, W, 3) bytes, RGB, at full size.
+    """Return the image in `encoded`, the content of a JPEG file: (height, width, 3) bytes, RGB, in its full size.
+
+    `encoded` is a scalar string tensor.
 
     Raises:
         tf.errors.InvalidArgumentError: The content is not a JPEG, or is damaged.
@@ -132,7 +138,10 @@ def decode(encoded):
 
 
 def normalize(pixels):
-    """Return (pixels - mean) / deviation with ImageNet's values, for RGB pixels, (…, 3), from 0 to 255, as float32."""
+    """Return (pixels - mean) / deviation in float32, with ImageNet's mean and deviation of each color.
+
+    `pixels` are RGB values from 0 to 255, a tensor (…, 3).
+    """
     return (pixels - [255 * value for value in MEAN]) / [255 * value for value in STD]
 
 

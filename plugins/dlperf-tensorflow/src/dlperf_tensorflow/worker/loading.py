@@ -9,9 +9,9 @@ from dlperf_sdk.worker.data import DataError
 
 
 class Loader(loading.Loader):
-    """An endless iterator over one replica's batches: dictionaries of tensors on the host, by the input's name.
+    """An endless iterator over one replica's batches: dicts from input name to tensor on the host.
 
-    `next()` raises DataError if a batch cannot be made. Its dataset is a `TokenPipeline` or a `JpegPipeline`, which
+    `next()` raises DataError if a batch cannot be made. The dataset is a `TokenPipeline` or a `JpegPipeline`, which
     both have:
 
     - `keys_of(draws)`: returns the lists that describe one batch, of the types and shapes in `signature`;
@@ -20,15 +20,19 @@ class Loader(loading.Loader):
     """
 
     def count_prefetched(self):
-        """Return the number of batches that the pipeline holds ready, whatever the number of threads."""
+        """Return the number of batches that the pipeline holds ready; the number of threads does not change it."""
         return loading.PREFETCH
 
     def open(self, dataset, draws, request):
         """Return the iterator of the dataset's pipeline over batches in the order of `draws`.
 
         The pipeline has its own pool of `self.workers` threads. If a batch fails, `next()` of this object raises a
-        DataError. `dataset` is a pipeline as the class describes it, `draws` yields the lists of pairs (draw, sample)
-        of the batches, and `request` describes the case.
+        DataError.
+
+        Args:
+            dataset: A `TokenPipeline` or a `JpegPipeline`.
+            draws: An iterable that yields, for each batch, the list of its pairs (draw, sample).
+            request: Not used.
         """
         self._dataset, self._pending = dataset, deque()
 
@@ -59,12 +63,13 @@ class Loader(loading.Loader):
 
 
 class GeneratorFeed(python_dataset.GeneratorFeed):
-    """An endless iterator over the batches of a Python generator: dictionaries of tensors on the host, by name."""
+    """An endless iterator over the batches of a Python generator: dicts from input name to tensor on the host."""
 
     def open(self, generate, request):
-        """Return the iterator of a `tf.data.Dataset` over the generator, which runs in a thread of this process.
+        """Return the iterator of a `tf.data.Dataset` over a generator, which runs in a thread of this process.
 
-        `generate` is the generator function of one replica's batches, and `request` describes the case.
+        `generate` is a function without arguments that returns a generator of one replica's batches, dicts of NumPy
+        arrays. It is called once more for the shapes of a batch. `request` is not used.
         """
         signature = {
             name: tf.TensorSpec(values.shape, values.dtype) for name, values in next(generate()).items()

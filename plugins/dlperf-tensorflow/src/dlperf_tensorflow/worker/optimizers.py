@@ -13,15 +13,15 @@ GROWTH_STEPS = 2000
 
 
 def optimizer_for(numbers, variables, decays, place_near):
-    """Return the framework's optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return a `Momentum` or `AdamW` of this module with the request's hyperparameters.
 
-    It is a `Momentum` or an `AdamW` of this module; its moments are created in the current strategy's scope.
+    Its moments are created in the scope of the current strategy.
 
     Args:
-        numbers: `Request.optimizer`.
-        variables: The trainable variables, in float32.
-        decays: For each variable, True if it has weight decay.
-        place_near: Function of a variable that returns the device scope in which the variable is updated.
+        numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
+        variables: List of the trainable variables, in float32.
+        decays: List with True for each variable that has weight decay, else False.
+        place_near: Function of a variable that returns a context, in which the operations of its update are placed.
 
     Raises:
         ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
@@ -44,7 +44,11 @@ def _zeros_like(variables):
 class Momentum:
     """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v.
 
-    The arguments are those of `optimizer_for`.
+    Args:
+        numbers: `Request.optimizer`: a dict of hyperparameters.
+        variables: List of the trainable variables, in float32.
+        decays: List with True for each variable that has weight decay, else False.
+        place_near: Function of a variable that returns a context, in which the operations of its update are placed.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -59,7 +63,7 @@ class Momentum:
         return ((variable, 0.0) for variable in self.moments)
 
     def apply(self, gradients, rate):
-        """Update all variables once with their gradients, given in the variables' order.
+        """Update all variables once with `gradients`, a list of tensors in the order of the variables.
 
         `rate` is the learning rate, a scalar tensor.
         """
@@ -81,8 +85,13 @@ class AdamW:
 
     Here m ← β₁·m + (1 - β₁)·g and v ← β₂·v + (1 - β₂)·g²; m̂ and v̂ are corrected for bias. TensorFlow's kernel adds ε
     to √v before the bias correction; with ε·√(1 - β₂ᵗ) in place of ε, it computes this formula. The kernel rounds β₁
-    and β₂ to float32, so the bias corrections are computed from the rounded values. The arguments are those of
-    `optimizer_for`.
+    and β₂ to float32, so the bias corrections are computed from the rounded values.
+
+    Args:
+        numbers: `Request.optimizer`: a dict of hyperparameters.
+        variables: List of the trainable variables, in float32.
+        decays: List with True for each variable that has weight decay, else False.
+        place_near: Function of a variable that returns a context, in which the operations of its update are placed.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -99,7 +108,7 @@ class AdamW:
         return ((variable, 0.0) for variable in (*self.moments, self.steps))
 
     def apply(self, gradients, rate):
-        """Update all variables once with their gradients, given in the variables' order.
+        """Update all variables once with `gradients`, a list of tensors in the order of the variables.
 
         `rate` is the learning rate, a scalar tensor.
         """
@@ -129,7 +138,7 @@ class AdamW:
 
 
 class ConstantScale:
-    """A constant loss scale, `scale`; 1 changes nothing. `skipped`, the number of skipped steps, is always 0."""
+    """A constant loss scale, the number `scale`; 1 changes nothing. `skipped`, the number of skipped steps, is 0."""
 
     skipped = 0
 
@@ -141,19 +150,18 @@ class ConstantScale:
         return ()
 
     def scale_loss(self, loss):
-        """Return the loss, a tensor, times the scale."""
+        """Return `loss`, a scalar tensor, times the scale."""
         return loss if self._scale == 1 else loss * self._scale
 
     def update(self, gradients, apply):
-        """Call `apply` once, with the list of `gradients` divided by the scale."""
+        """Divide `gradients`, a list of tensors, by the scale, and call `apply` with the list of the results."""
         apply(gradients if self._scale == 1 else [gradient / self._scale for gradient in gradients])
 
 
 class DynamicScale:
-    """The dynamic loss scale of fp16: halved if a gradient is not finite, doubled after `GROWTH_STEPS` good steps.
+    """The dynamic loss scale of fp16: halved if a gradient is not finite, doubled after `GROWTH_STEPS` finite steps.
 
-    The policy is Keras', whose own class works for Keras' optimizers only. The variable `skipped` counts skipped
-    steps.
+    The policy is Keras', whose own class works for Keras' optimizers only. The variable `skipped` counts skipped steps.
     """
 
     def __init__(self):
@@ -162,17 +170,21 @@ class DynamicScale:
         self.skipped = tf.Variable(0, trainable=False)
 
     def initial_values(self):
-        """Return two pairs (variable, value before the first step), for the scale and for the count of good steps."""
+        """Return two pairs (variable, value before the first step).
+
+        The first is of the scale, the second of the number of steps since it last changed.
+        """
         return (self.scale, FIRST_SCALE), (self.good_steps, 0)
 
     def scale_loss(self, loss):
-        """Return the loss, a tensor, times the scale of this step."""
+        """Return `loss`, a scalar tensor, times the scale of this step."""
         return loss * self.scale
 
     def update(self, gradients, apply):
-        """Call `apply` with the list of `gradients` divided by the scale, unless a gradient is not finite.
+        """Divide `gradients` by the scale, and call `apply` with the list of the results if all are finite.
 
-        Then set the scale for the next step, and update the counts of good and of skipped steps.
+        Then set the scale for the next step, and add 1 to `skipped` if `apply` was not called. `gradients` is a list of
+        tensors.
         """
         gradients = [gradient / self.scale for gradient in gradients]
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])

@@ -12,10 +12,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 @contextmanager
 def record(folder):
-    """Record while the context lasts. Yield a list that holds the planes of the profile at the end.
+    """Return a context in which TensorFlow's profiler records; it yields a list that is filled at the end.
 
-    A plane (`XPlane`) is a host or a device; its lines are threads or streams. The profiler writes its file into a
-    temporary folder in the folder `folder`, which is removed. The list stays empty after an exception.
+    The list then holds the planes (`XPlane`) of the profile: a plane is a host or a device, and its lines are threads
+    or streams. It stays empty if the context is left by an exception. The profiler writes its file into a temporary
+    folder in the folder `folder`, which is removed.
 
     Raises:
         OSError: The temporary folder cannot be created.
@@ -32,7 +33,7 @@ def record(folder):
 
 
 def write_chrome_trace(planes, path):
-    """Write planes, as `record` yields them, to the file `path` in Chrome's trace format.
+    """Write `planes`, the list that `record` yielded, to the file `path` in Chrome's trace format.
 
     There is a process per plane, and a thread per line. An event that has a display name is an operator: the display
     name is its type, such as `MatMul`. It gets the category `operator`. Events without a duration are left out.

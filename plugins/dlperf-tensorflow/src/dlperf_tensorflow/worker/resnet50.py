@@ -43,7 +43,7 @@ class Convolution(tf.Module):
 class BatchNorm(tf.Module):
     """A batch norm with the statistics of this replica's micro-batch, which also updates the running statistics.
 
-    `name` is the layer's in the manifest, and `weights` are the `Weights` of the network. One kernel computes the
+    `name` is the layer's name in the manifest, and `weights` are the `Weights` of the network. One kernel computes the
     output and the running statistics.
 
     Raises:
@@ -157,7 +157,7 @@ class ResNet50(tf.Module):
 
 
 def spatial(layout, spatial_axes, other_axes):
-    """Return a list with one item per axis of images, in the order of a layout.
+    """Return a list with one item per axis of a batch of images, in the order of the layout.
 
     Args:
         layout: `NCHW` or `NHWC`.
@@ -175,9 +175,7 @@ class ResNet50Trainer(TensorFlowTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network; the weights give the number of classes.
-
-        `options` holds the values of the model's options by name; it is not used.
+        """Return the network; `options` is not used, since the manifest's shapes give the number of classes.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.

@@ -80,10 +80,11 @@ class TensorFlowRuntime(Runtime):
         return tf.distribute.MultiWorkerMirroredStrategy(communication_options=self.communication())
 
     def communication(self):
-        """Return the options of collectives: the implementation, the bytes per pack, and the timeout in seconds.
+        """Return TensorFlow's `CommunicationOptions` for collectives: implementation, bytes per pack, and time-out.
 
-        The implementation is NCCL on GPUs if the option `nccl` is on, else gRPC rings. The timeout is the longest of
-        the phases' deadlines, since some workers compile for longer than others. The agents enforce each deadline.
+        The implementation is NCCL on GPUs if the option `nccl` is on, else gRPC rings. The time-out is the longest of
+        the phases' deadlines in seconds, since some workers compile for longer than others; the agents enforce each
+        deadline.
         """
         implementations = tf.distribute.experimental.CommunicationImplementation
         return tf.distribute.experimental.CommunicationOptions(
@@ -105,8 +106,8 @@ class TensorFlowRuntime(Runtime):
     def synchronize(self):
         """Wait until all steps have finished.
 
-        If servers compute, wait for their functions, which include the updates; otherwise wait for this process's
-        GPUs. Do nothing on this process's CPUs, on which each call has finished when it returns, collectives included.
+        If servers compute, wait for their functions, which include the updates; otherwise wait for this process's GPUs.
+        On CPUs of this process, return at once: each call has finished when it returns, collectives included.
         """
         if self.served:
             self.coordinator.join()
@@ -114,18 +115,19 @@ class TensorFlowRuntime(Runtime):
             tf.test.experimental.sync_devices()
 
     def read_losses(self, handle):
-        """Return the loss tensors behind the handle that `step` returned, one per replica of this process, in order.
+        """Return the losses of this process's replicas, a sequence of scalar tensors in order.
 
-        If servers compute, wait until they have returned the losses, and raise the error of a function that failed.
+        `handle` is what the trainer's `train` returned. If servers compute, wait until they have returned the losses,
+        and raise the error of a function that failed.
         """
         if self.served:
             return [value.get() for value in handle]
         return self.strategy.experimental_local_results(handle)
 
     def wait(self, loss):
-        """Wait for the losses of a step of all replicas of this process.
+        """Wait until the losses of a step are computed; `loss` is what the trainer's `train` returned.
 
-        If servers compute, they have finished the step's update as well when they return its loss.
+        If servers compute, they return a loss after the update of the step.
         """
         for value in self.read_losses(loss):
             value.numpy()
@@ -141,15 +143,15 @@ class TensorFlowRuntime(Runtime):
             tf.config.experimental.reset_memory_stats(device)
 
     def peak_memory(self):
-        """Return the peak bytes of tensors on this process's GPUs since the reset, summed; None on a CPU.
+        """Return the peak bytes of tensors since `reset_peak_memory`, summed over this process's GPUs; None on a CPU.
 
-        The allocator's reserve is not included.
+        Memory that the allocator holds in reserve is not included.
         """
         gpus = self._gpus()
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Return the peak bytes of host memory of this process; if servers compute, the largest of all processes."""
+        """Return the peak bytes of host memory of this process, or the largest of all processes if servers compute."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     @contextmanager
@@ -165,11 +167,12 @@ class TensorFlowRuntime(Runtime):
     def facts(self):
         """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a name per replica), `threads`, `interop_threads`, `distribution`
-        (the class of the strategy) and `transport` (None without collectives). On GPUs there are also
-        `compute_capability` (of the first GPU), `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers
-        compute, the keys are `framework_version`, `devices`, `parameter_servers` (a list of names), `distribution` and
-        `transport`; and `allocated_memory`, in bytes, if the request limits memory.
+        The keys are `framework_version`, `devices` (a list of names, one per replica), `threads` and `interop_threads`
+        (numbers), `distribution` (the name of the strategy's class) and `transport` (`nccl`, `grpc`, `memory` within a
+        process, or None without collectives). On GPUs there are also `compute_capability` (of the first GPU),
+        `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are `framework_version`,
+        `devices`, `parameter_servers` (a list of names), `distribution` and `transport`; and `allocated_memory`, in
+        bytes, if the request limits memory.
         """
         if self.served:
             limited = self.request.memory_limit is not None
@@ -211,7 +214,7 @@ class TensorFlowRuntime(Runtime):
         return "memory" if isinstance(self.strategy, tf.distribute.MirroredStrategy) else "grpc"
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for TensorFlow's ResourceExhaustedError."""
+        """Return True if `error` is a MemoryError or TensorFlow's ResourceExhaustedError."""
         return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
 
 

@@ -7,7 +7,7 @@ def serve() -> None:
     """Run the server that TF_CONFIG names, a worker or a parameter server, until the agent ends this process.
 
     A worker computes with OMP_NUM_THREADS threads. A parameter server owns no device and has no OMP_NUM_THREADS, so it
-    may use all cores. Besides, each server has one thread per worker for the workers' requests, and one more.
+    may use all cores. In addition, each server has one thread per worker for the workers' requests, and one more.
     """
     import tensorflow as tf
 

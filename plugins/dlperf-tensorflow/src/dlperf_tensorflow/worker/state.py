@@ -12,8 +12,8 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
-        NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
+        `name` is the parameter's name in the manifest; `parameter` is not used. `values` is a float32 NumPy array in C
+        order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         self.weights.assign(name, values)
 
@@ -37,13 +37,13 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is the number of the moment in the optimizer. Values have the layout of TensorFlow's parameters.
-        `replica` is the replica's index within this process, from 0.
+        A name is the number of the moment in the optimizer, from 0, as text. Values have the layout of TensorFlow's
+        parameters. `replica` is the replica's index within this process, from 0.
         """
         for number, variable in enumerate(self.optimizer.moments):
             yield str(number), self.weights.copy_of(variable, replica).numpy()
 
     def count_updates(self):
-        """Return the number of updates that AdamW counted; None for SGD, which has no count."""
+        """Return the number of updates that AdamW has counted; None for SGD, which has no count."""
         steps = self.optimizer.steps
         return None if steps is None else int(self.weights.copy_of(steps, 0).numpy())

@@ -16,7 +16,7 @@ class MirroredReplicas:
         strategy: The `tf.distribute.Strategy`.
         replica_step: Function of a batch and a learning rate that runs the step of one replica and returns its loss.
         kind: The kind of device, `cpu` or `cuda`.
-        replicas: Global indices of this process's replicas.
+        replicas: Sequence of the global indices of this process's replicas.
     """
 
     def __init__(self, strategy, replica_step, kind, replicas):
@@ -28,10 +28,10 @@ class MirroredReplicas:
         """Name of the strategy in effect; None for a single replica."""
 
     def place(self, batches):
-        """Return the batches, one per replica, on the replicas' devices, as `strategy.run` takes them.
+        """Return one batch for `strategy.run`, a dict from input name to value on the replicas' devices.
 
-        `batches` has a dictionary for each replica of this process, of arrays or tensors by the input's name. The
-        result is such a dictionary: of tensors for one replica, of per-replica values for several.
+        A value is a tensor if the process has one replica, else a per-replica value. `batches` has one dict per replica
+        of this process, in order: the input's name → an array or a tensor.
         """
         placed = []
         for replica, batch in enumerate(batches):
@@ -44,10 +44,10 @@ class MirroredReplicas:
         )
 
     def step(self, batch, rate):
-        """Run one step of all replicas with the learning rate `rate`; return the handle of the replicas' losses.
+        """Run one step of all replicas with the learning rate `rate`, a number; return the losses of the replicas.
 
-        `batch` is what `place` returned, and `rate` a number. The handle is a tensor, or a per-replica value if there
-        are several replicas.
+        `batch` is what `place` returned. The losses are a scalar tensor, or a per-replica value if there are several
+        replicas.
         """
         return self._train(batch, tf.constant(rate, tf.float32))
 
@@ -55,22 +55,28 @@ class MirroredReplicas:
         return self._strategy.run(self._replica_step, (batch, rate))
 
     def graph(self, batch):
-        """Return the graph that `step` runs for a batch of the same shapes and types as `batch`."""
+        """Return the `tf.Graph` that `step` runs for a batch with the shapes and types of `batch`.
+
+        `batch` is what `place` returned.
+        """
         return self._train.get_concrete_function(batch, tf.constant(0.0)).graph
 
     def traced_outputs(self, function, batch):
-        """Return the tensors of `function(batch)` for each replica of this process, traced into a graph as `step` is.
+        """Return a list of the tensors of `function(batch)` for all replicas of this process, traced into a graph.
 
-        They are ordered by output, and for each output by replica. `function` returns a sequence of tensors, and
-        `batch` is what `place` returned.
+        The tensors of all replicas for the first output come first, then those for the next. `function` takes one
+        replica's batch, a dict from input name to tensor, and returns a sequence of tensors. `batch` is what `place`
+        returned.
         """
         traced = tf.function(lambda batch: self._strategy.run(function, (batch,)), autograph=False)
         return self._of_all_replicas(traced(batch))
 
     def plain_outputs(self, function, batch):
-        """Return the tensors of `function(batch)` for each replica of this process, run eagerly and without TF32.
+        """Return a list of the tensors of `function(batch)` for all replicas, run eagerly and without TF32.
 
-        Their order is that of `traced_outputs`.
+        The tensors of all replicas for the first output come first, then those for the next. `function` takes one
+        replica's batch, a dict from input name to tensor, and returns a sequence of tensors. `batch` is what `place`
+        returned.
         """
         with evidence.use_plain_fp32():
             return self._of_all_replicas(self._strategy.run(function, (batch,)))

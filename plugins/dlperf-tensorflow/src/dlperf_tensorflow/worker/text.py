@@ -6,7 +6,9 @@ from dlperf_sdk.worker.loading import TokenArrays
 
 
 def load_text(trainer):
-    """Start the trainer's pipelines of prepared token arrays; return the batches on the devices, without end.
+    """Start the trainer's pipelines of prepared token arrays; return an endless iterator over the batches.
+
+    `trainer` is a `TensorFlowTrainer`. The batches are on the devices.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
@@ -17,7 +19,7 @@ def load_text(trainer):
 class TokenPipeline(TokenArrays):
     """The prepared token arrays as a tf.data pipeline, for `loading.Loader`.
 
-    A batch has the model's inputs by name, (B, …), of the types in the request.
+    A batch is a dict from input name to tensor (B, …), of the types in the request.
 
     Args:
         request: The case.
@@ -33,13 +35,14 @@ class TokenPipeline(TokenArrays):
         self.signature = tf.TensorSpec((request.batch_size,), tf.int64)
 
     def keys_of(self, draws):
-        """Return the list of the indexes of a batch's samples; `draws` are the batch's pairs (draw, sample)."""
+        """Return the list of the sample indices of a batch; `draws` is the list of the batch's pairs (draw, sample)."""
         return [sample for _, sample in draws]
 
     def pipeline(self, keys, workers):
-        """Return a `tf.data.Dataset` of batches from `keys`, a `tf.data.Dataset` of what `keys_of` returns.
+        """Return a `tf.data.Dataset` of batches, in the order of `keys`.
 
-        `workers` batches are read in parallel.
+        `keys` is a `tf.data.Dataset` of lists as `keys_of` returns them; `workers` is the number of batches that are
+        read in parallel.
         """
         return keys.map(self._load, workers)
 

@@ -1,9 +1,8 @@
-"""The base of TensorFlow's trainers: batches, the step, evidence.
+"""The base of TensorFlow's trainers: batches, the step, evidence. A model's own file has its network and its loss.
 
-A model's own file has its network, its loss, and nothing else. The replicas of a process live in the strategy's
-scope: each variable has a copy per replica, which is read and written in that replica's context (`strategy.run`). The
-gradients of all replicas are averaged in `_replica_step`. `synchronous` runs that in this process, and `asynchronous`
-on servers, where each variable has one copy for all.
+The replicas of a process live in the strategy's scope: each variable has a copy per replica, which is read and written
+in that replica's context (`strategy.run`). The gradients of all replicas are averaged in `_replica_step`. `synchronous`
+runs that in this process, and `asynchronous` on servers, where each variable has one copy for all.
 """
 
 import contextlib
@@ -65,25 +64,26 @@ class TensorFlowTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return `batches`, NumPy arrays by input name per replica, as tensors on the host."""
+        """Return `batches`, a dict of NumPy arrays per replica, as dicts from input name to tensor on the host."""
         with tf.device("CPU:0"):
             return [{name: tf.constant(v) for name, v in batch.items()} for batch in batches]
 
     def place(self, batches):
-        """Return the batches as `step` takes them, on the replicas' devices; None if servers hold the batches.
+        """Return the batch that `step` takes, a dict from input name to value on the replicas' devices.
 
-        The result is a dictionary by the input's name: of tensors for one replica, of per-replica values for several.
+        A value is a tensor if there is one replica, else a per-replica value. `batches` has one dict of arrays or
+        tensors per replica of this process. If servers compute, they hold the batches, and the result is None.
         """
         return self._replicas.place(batches)
 
     def read_labels(self, labels):
-        """Return the labels behind the handle `labels`, a NumPy array for each replica of this process, in order."""
+        """Return a list of NumPy arrays, the labels of each replica; `labels` is what `labels()` returned."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
 
     def train(self, batch, rate):
-        """Run one step on `batch` with the learning rate `rate`; return the handle of the losses of all replicas."""
+        """Run one step on a `batch` of `place` with the learning rate `rate`; return the losses for `read_loss`."""
         return self._replicas.step(batch, rate)
 
     def _replica_step(self, batch, rate):
@@ -122,7 +122,7 @@ class TensorFlowTrainer(ReplicaState):
         self.weights.round_masters(self.place_near)
 
     def gradient_exchange(self):
-        """Return the all-reduce of tensors of the gradients' shapes and types, in a separate graph."""
+        """Return an `AllReduceExchange` of tensors with the gradients' shapes and types, in a separate graph."""
         return AllReduceExchange(self.runtime, self.trained, self.place)
 
     def reset_optimizer(self):
@@ -132,11 +132,11 @@ class TensorFlowTrainer(ReplicaState):
                 copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
 
     def skipped_steps(self):
-        """Return the number of steps so far whose update the loss scaler skipped because a gradient was not finite."""
+        """Return the number of updates that the loss scaler skipped so far because a gradient was not finite."""
         return int(self.strategy.experimental_local_results(self.scaler.skipped)[0])
 
     def read_loss(self, loss):
-        """Return the loss behind the handle `loss`, a float for each replica of this process, in order."""
+        """Return a list of floats, the loss of each replica of this process; `loss` is what `train` returned."""
         return [float(value.numpy()) for value in self.runtime.read_losses(loss)]
 
     # Evidence for what was in effect.
@@ -144,8 +144,8 @@ class TensorFlowTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
 
-        Both hold all replicas of this process. Outputs are traced and compiled as in `step`. References are in float32
-        without TF32; they are eager unless servers compute. Batch norm's running statistics are restored.
+        Both are lists of a tensor per head and replica of this process. The first are traced and compiled as in `step`;
+        the others are without TF32, and eager unless servers compute. Batch norm's running statistics are restored.
         """
         batch = self.canonical_batch()
         outputs_function = self.compiler(partial(self._first_outputs, self.network))
@@ -163,7 +163,7 @@ class TensorFlowTrainer(ReplicaState):
         return self.outputs(network, {name: value[0] for name, value in pieces.items()})
 
     def widen(self, value):
-        """Return `value`, one of the arrays of `outputs_and_references`, as a float64 NumPy array."""
+        """Return `value`, a tensor of `outputs_and_references`, as a float64 NumPy array."""
         return value.numpy().astype("float64")
 
     def observe_settings(self):

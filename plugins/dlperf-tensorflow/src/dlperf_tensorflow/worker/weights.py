@@ -13,10 +13,10 @@ class Weights:
     gets float32 master weights. A network that is built second gets the master weights.
 
     Args:
-        parameters: `Request.parameters`.
+        parameters: `Request.parameters`: the manifest.
         strategy: The `tf.distribute.Strategy`.
         layout: `NCHW` or `NHWC`.
-        dtype: Type of the weights of convolutions, linear layers and embeddings in the first network.
+        dtype: The `tf.DType` of the weights of convolutions, linear layers and embeddings in the first network.
     """
 
     def __init__(self, parameters, strategy, layout, dtype):
@@ -55,10 +55,9 @@ class Weights:
         return variable
 
     def statistic(self, name, initial):
-        """Return the variable of a running statistic, which all networks share.
+        """Return the variable of a running statistic with the name `name`, which all networks share.
 
-        `name` is the statistic's. The first call for a name makes the variable with the value `initial`, a tensor
-        (channels,).
+        The first call for a name makes the variable with the value `initial`, a tensor (channels,).
         """
         if name in self.statistics:
             return self.statistics[name]
@@ -66,10 +65,10 @@ class Weights:
         return variable
 
     def assign(self, name, values):
-        """Set a parameter, and its narrower variable, to values in the manifest's layout, in every local replica.
+        """Set a parameter, and its narrower variable if there is one, to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `values` a NumPy array, which is cast to each variable's
-        type.
+        `name` is the parameter's name in the manifest. `values` is a NumPy array in the manifest's layout, which is
+        cast to each variable's type.
 
         Raises:
             KeyError: No network has read the parameter.
@@ -82,9 +81,9 @@ class Weights:
                 )
 
     def round_masters(self, place_near):
-        """Set the variables of 16-bit types to their float32 master weights, rounded.
+        """Set the variables that are narrower than float32 to their float32 master weights, rounded.
 
-        `place_near` is a function of a variable that returns the device scope in which the variable is set.
+        `place_near` is a function of a variable that returns a context, in which the operations that set it are placed.
         """
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:
@@ -92,13 +91,14 @@ class Weights:
                     variable.assign(tf.cast(self.variables[name], variable.dtype))
 
     def types(self):
-        """Return the set of data types of the weights with two or more axes that the first network reads."""
+        """Return the set of the `tf.DType` of the weights with two or more axes that the first network reads."""
         return {variable.dtype for variable in self.trained.values() if variable.shape.rank > 1}
 
     def copy_of(self, variable, replica):
-        """Return the copy of a variable that a replica of this process reads: its own, or the only copy.
+        """Return the copy of `variable` that a replica of this process reads: its own, or the only copy.
 
-        `replica` counts from 0 in this process. With parameter servers, all replicas read the only copy.
+        `replica` is the replica's index within this process, from 0. With parameter servers, all replicas read the only
+        copy.
         """
         copies = self._strategy.experimental_local_results(variable)
         return copies[replica] if len(copies) > 1 else copies[0]
