@@ -92,10 +92,10 @@ class TensorFlow1(Framework):
     Options: ClassVar[type[Any]] = TensorFlow1Options
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device and a strategy; `model` makes no difference.
+        """Return the environment for a kind of device, such as `cpu`, and a strategy; `model` makes no difference.
 
-        For `cpu` it has a lock; for other devices it has `tensorflow-gpu`, without a lock. With `horovod` it also has
-        Horovod, which is built from source: on PyPI there are no wheels.
+        For `cpu` it has a lock file; for other devices it has `tensorflow-gpu`, without a lock file. With the strategy
+        `horovod`, Horovod is built from source, because PyPI has no wheels of it.
         """
         uses_horovod, on_cpu = strategy == "horovod", device == "cpu"
         packages = (_CPU if on_cpu else _CUDA) + ((*HOROVOD, "setuptools<69") if uses_horovod else ())
@@ -108,10 +108,9 @@ class TensorFlow1(Framework):
         )
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why TensorFlow 1 cannot run a combination of declared capabilities.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        None if it can. On a CPU the plugin refuses nchw, amp-fp16, and xla for ResNet-50. `spec` is the case;
-        `options`, the values of the plugin's own options, is not used.
+        Refused on a CPU are nchw, amp-fp16, and xla for ResNet-50. `options` is not used.
         """
         if spec.precision == "amp-fp16" and spec.device == "cpu":
             return "amp-fp16 is for GPUs only: on CPUs TensorFlow 1.15 has no batch norm in float16; choose fp32."

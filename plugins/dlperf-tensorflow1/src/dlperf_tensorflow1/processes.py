@@ -11,17 +11,24 @@ SERVE = "dlperf_tensorflow1.worker.service:serve"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per device, and with parameter servers a server per node.
+    """Return the processes of a case: the services of its strategy, then a trainer per device, in the order of ranks.
 
-    With `horovod`, node 0 has a rendezvous server, and all processes have Horovod's variables. With other strategies
-    that synchronize gradients, each process has a TF_CONFIG with the addresses of all processes, its own job and its
-    index. A node's ports are used in this order: one for each trainer, one for the server.
+    With the parameter-server strategies, the processes are those of `plan_with_servers`. With `horovod`, node 0 has a
+    rendezvous server, and all processes have Horovod's environment variables. With `all_reduce`, the processes are
+    those of `join_trainers`. `cluster` describes the case and its nodes.
+
+    Raises:
+        Unsupported: There are several devices, and the plugin does not have the case's strategy.
     """
     return list_processes(cluster, STRATEGIES)
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, each with the addresses of all."""
+    """Return a trainer per device, in the order of ranks, each with an environment variable TF_CONFIG.
+
+    TF_CONFIG has the addresses, HOST:PORT, of all trainers, and the trainer's index. `cluster` describes the case and
+    its nodes.
+    """
     trainers = one_per_device(cluster)
     jobs = {"worker": _addresses_of(cluster, trainers)}
     return [
@@ -31,7 +38,11 @@ def join_trainers(cluster: Cluster) -> List[Process]:
 
 
 def plan_with_servers(cluster: Cluster) -> List[Process]:
-    """Return a parameter server per node and a trainer per device, each with the addresses of all."""
+    """Return a parameter server per node, then a trainer per device, each with an environment variable TF_CONFIG.
+
+    TF_CONFIG has the addresses, HOST:PORT, of all processes, and the process's own job and index. A node's ports are
+    used in this order: one for each trainer, one for the server. `cluster` describes the case and its nodes.
+    """
     trainers = one_per_device(cluster)
     jobs = {
         "ps": ["%s:%s" % (node.host, node.ports[len(node.devices)]) for node in cluster.nodes],

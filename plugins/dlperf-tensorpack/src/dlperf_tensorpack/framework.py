@@ -60,19 +60,18 @@ class Tensorpack(Framework):
     tuning_variables = ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment for a kind of device; `strategy` and `model` make no difference.
+        """Return the environment for a kind of device, such as `cpu`; `strategy` and `model` make no difference.
 
-        For `cpu` it has a lock; for other devices it has `tensorflow-gpu`, without a lock.
+        For `cpu` it has a lock file; for other devices it has `tensorflow-gpu`, without a lock file.
         """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")
         return EnvironmentSpec(_PYTHON, _CUDA)
 
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
-        """Return a sentence that says why tensorpack cannot run a combination of declared capabilities.
+        """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        None if it can. The plugin refuses gradient synchronization over several nodes, and nchw on a CPU. `spec` is the
-        case; `options` is not used, since the plugin has none.
+        Refused are gradient synchronization over several nodes, and nchw on a CPU. `options` is not used.
         """
         if spec.syncs_gradients and spec.topology.nodes > 1:
             return (

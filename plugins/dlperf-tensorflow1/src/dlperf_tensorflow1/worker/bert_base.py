@@ -15,9 +15,9 @@ class Bert:
     """BERT: the embeddings, the encoder, and the two heads of pre-training.
 
     Args:
-        weights: The `Weights`, which give all sizes but those of `options`.
-        options: The model's options; `heads` and `layers` are read.
-        drop: Function of a tensor and the number of a dropout layer that returns the tensor with dropout.
+        weights: The `Weights`, which give all sizes except those in `options`.
+        options: Dict with the values of the model's options; `heads` and `layers` are read.
+        drop: Function of a tensor and the number of a dropout layer, from 1, that returns the tensor with dropout.
     """
 
     def __init__(self, weights, options, drop):
@@ -50,9 +50,10 @@ class Bert:
         )
 
     def embed(self, input_ids, segment_ids, dtype):
-        """Return the embeddings of words, positions and segments, summed, after layer norm and dropout: (B, S, H).
+        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, integers (B, S), in the type `dtype`.
 
-        `input_ids` and `segment_ids` are (B, S): B sequences of S tokens. `dtype` is the type of the result.
+        They are the sums of the embeddings of words, positions and segments, after layer norm and dropout. There are B
+        sequences of S tokens, and H features.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the embeddings.
@@ -63,10 +64,11 @@ class Bert:
         return self.drop(tf.cast(self.norm("embeddings.norm", word + position + segment), dtype))
 
     def attend(self, name, x, mask):
-        """Return self-attention of x with several heads, then dropout, the residual sum and layer norm: (B, S, H).
+        """Return the output, (B, S, H), of a block of self-attention for x, (B, S, H).
 
-        `x` is (B, S, H): B sequences of S tokens with H features. `mask`, (B, 1, 1, S), is added to the scores: 0 for
-        keys that get attention, -∞ for the others. `name` is the block's in the manifest.
+        There are B sequences of S tokens with H features. After the attention come dropout, the residual sum and layer
+        norm. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -∞ for the others. `name` is
+        the block's name in the manifest, such as `encoder.0.attention`.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the block.
@@ -86,10 +88,11 @@ class Bert:
         return self.norm(name + ".norm", x + self.drop(self.linear(name + ".output", context)))
 
     def encode(self, name, x, mask):
-        """Return one layer of the encoder: attention, then the feed-forward block, its residual sum and layer norm.
+        """Return the output, (B, S, H), of an encoder layer for x, (B, S, H): B sequences, S tokens, H features.
 
-        `x` and the result are (B, S, H). `name` is the layer's in the manifest, such as `encoder.0`; `mask` is that of
-        `attend`.
+        The layer is attention, then the feed-forward block with its residual sum and layer norm. `name` is the layer's
+        name in the manifest, such as `encoder.0`. `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get
+        attention, -∞ for the others.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the layer.
@@ -99,10 +102,10 @@ class Bert:
         return self.norm(name + ".norm", x + self.drop(self.linear(name + ".output", wide)))
 
     def predict_words(self, x):
-        """Return the logits of words, (B · P, V), for x, (B · P, H): P predictions in each of B sequences.
+        """Return the logits of words, (B · P, V), for x, (B · P, H), the encoder's output at the predicted positions.
 
-        There are H features and V word pieces. The layers are a linear layer, GELU, layer norm, and the decoder, whose
-        weight is that of the word embeddings.
+        There are B sequences with P predictions each, H features, and V word pieces. The layers are a linear layer,
+        GELU, layer norm, and the decoder, whose weight is that of the word embeddings.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the layers.
@@ -112,9 +115,9 @@ class Bert:
         return tf.matmul(x, words, transpose_b=True) + tf.cast(self.weights("masked_lm.bias"), x.dtype)
 
     def linear(self, name, x):
-        """Return a linear layer of x, x · W + b over the last axis, in x's type; W is (in, out).
+        """Return x · W + b over the last axis of x, in x's type: the linear layer with the name `name` in the manifest.
 
-        `name` is the layer's in the manifest.
+        W is (in, out).
 
         Raises:
             ManifestError: The manifest has no such layer.
@@ -124,7 +127,9 @@ class Bert:
         return tf.tensordot(x, tf.cast(weight, x.dtype), 1) + tf.cast(bias, x.dtype)
 
     def norm(self, name, x):
-        """Return the layer norm of x over the last axis, computed in float32, in x's type; `name` is the layer's.
+        """Return the layer norm of x over the last axis, computed in float32, in x's type.
+
+        `name` is the layer's name in the manifest.
 
         Raises:
             ManifestError: The manifest has no such layer.
@@ -139,13 +144,13 @@ class Bert:
         return tf.cast(y, x.dtype)
 
     def drop(self, x):
-        """Return x with dropout, whose masks differ between the layers."""
+        """Return the tensor x with dropout, as the next dropout layer; each layer has its own mask."""
         self._dropouts += 1
         return self._drop(x, self._dropouts)
 
 
 def gelu(x):
-    """Return the exact GELU of each element of x, x · Φ(x), computed with erf."""
+    """Return x · Φ(x) for each element of the tensor x, computed with the error function, not approximated by tanh."""
     return 0.5 * x * (1.0 + tf.erf(x * 0.5**0.5))
 
 
@@ -153,7 +158,7 @@ class BertBaseTrainer(TensorFlow1Trainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with `heads` and `layers` of `options`, the model's options by name.
+        """Return the network with `heads` and `layers` of `options`, a dict with the values of the model's options.
 
         The manifest's shapes give all other sizes.
         """
@@ -162,8 +167,8 @@ class BertBaseTrainer(TensorFlow1Trainer):
     def outputs(self, network, batch):
         """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
-        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch`
-        holds the model's inputs by name, tensors of the graph.
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned. `batch` is
+        a dict from input name to tensor of the graph.
         """
         return network(
             batch["input_ids"],
@@ -179,7 +184,7 @@ class BertBaseTrainer(TensorFlow1Trainer):
         The words' loss is the mean of -log p[`masked_ids`], weighted by `masked_weights`, which is 0 for unused
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
         `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
-        pieces. `batch` holds the model's inputs by name, tensors of the graph.
+        pieces. `batch` is a dict from input name to tensor of the graph.
         """
         words, follows = outputs
         weights = tf.reshape(batch["masked_weights"], (-1,))
@@ -189,5 +194,8 @@ class BertBaseTrainer(TensorFlow1Trainer):
 
 
 def cross_entropy(labels, logits):
-    """Return -log p[label] for each row: labels (N,), indices from 0 to K - 1, and logits (N, K) → (N,)."""
+    """Return -log p[label] for each of N rows: a tensor (N,), from `labels` (N,) and `logits` (N, K).
+
+    Labels are indices from 0 to K - 1.
+    """
     return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)

@@ -11,7 +11,9 @@ OFF = rewriter_config_pb2.RewriterConfig.OFF
 
 
 def start_server(config):
-    """Start and return the server that TF_CONFIG names, with a session's options: `config` is a `tf.ConfigProto`.
+    """Start and return the `tf.train.Server` of this process, whose job and index TF_CONFIG names.
+
+    `config` is a `tf.ConfigProto` with the options of sessions.
 
     Raises:
         KeyError: The variable TF_CONFIG is not set.

@@ -11,10 +11,10 @@ _STRATEGIES = {
 
 
 class GraphEvidence:
-    """The operations on which some operations of a graph depend.
+    """The operations of a graph on which given operations depend.
 
     Args:
-        targets: The operations, such as those of a training step; at least one, all of one graph.
+        targets: List of these operations, such as those of a training step; at least one, all of one graph.
     """
 
     def __init__(self, targets):
@@ -24,20 +24,20 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return the input types of the convolutions and matrix products, a list with one per operation."""
+        """Return a list of the `tf.DType` of the inputs of each convolution and matrix product."""
         return [tf.as_dtype(node.attr["T"].type) for node in self._products]
 
     def layout(self):
-        """Return the layouts, `nchw` and `nhwc`, of the convolutions, joined by `+`; None without any."""
+        """Return the layouts, `nchw` and `nhwc`, of the convolutions, sorted and joined by `+`; None without any."""
         layouts = {
             node.attr["data_format"].s.decode().lower() for node in self._products if node.op == "Conv2D"
         }
         return "+".join(sorted(layouts)) or None
 
     def strategy(self):
-        """Return the strategy whose operations the graph has; None without gradient synchronization.
+        """Return the name of the strategy whose operations the graph has; None without gradient synchronization.
 
-        Several are sorted and joined by `+`.
+        If it has operations of several strategies, their names are sorted and joined by `+`.
         """
         names = {_STRATEGIES[node.op] for node in self._nodes if node.op in _STRATEGIES}
         if "parameter_server" in names and self._renews_copies():
@@ -59,10 +59,10 @@ class GraphEvidence:
 
 
 class StepRunner:
-    """Runs the operations of a step in a session, and finds the compiler of the graph that the first run executes.
+    """A function that runs operations of a step in a session, and finds the compiler of the graph in the first run.
 
     Args:
-        session: The session.
+        session: The `tf.Session`.
     """
 
     def __init__(self, session):

@@ -16,7 +16,11 @@ NEVER_STALE = 2**62
 
 
 class Alone:
-    """No synchronization: one replica, or the strategy `independent`."""
+    """No synchronization of gradients, for one replica or the strategy `independent`; the base of the other strategies.
+
+    Args:
+        runtime: The `TensorFlow1Runtime`.
+    """
 
     copies = ()
     """Operations that set the parameters that the network reads to those that the optimizer updates, if these are
@@ -26,50 +30,69 @@ class Alone:
         self._runtime = runtime
 
     def place(self, number):
-        """Return the device of the parameter that the network reads, by the parameter's number in the manifest."""
+        """Return the name of the device of a parameter's variable that the network reads.
+
+        `number` is the parameter's number in the manifest, from 0.
+        """
         return self._runtime.place(number)
 
     def make_updated(self, weights):
-        """Return the `variables` and `scopes` that the optimizer updates: those of `weights`, which the network reads.
+        """Return an object with the `variables` and the `scopes` that the optimizer updates: `weights` itself.
 
-        The network's graph must be complete.
+        `weights` are the `Weights` that the network reads. The network's graph must be complete.
         """
         return weights
 
     def add_update(self, gradients, update):
-        """Return the operation that calls for the update of the weights with the mean gradients.
+        """Add the update of the weights with the mean gradients to the graph; return its operation.
 
         Args:
-            gradients: This replica's gradients, a tensor per parameter.
-            update: Function that returns the operation of an update with a list of mean gradients.
+            gradients: List of this replica's gradients, a tensor per parameter.
+            update: Function that adds an update with a list of mean gradients to the graph, and returns its operation.
         """
         return update(gradients)
 
     def wait_for_all(self):
-        """Wait until all replicas that share variables have called this; here there are none."""
+        """Wait until all replicas that share variables have called this; here, return at once: none are shared."""
 
 
 class Averaging(Alone):
-    """Each replica updates its own weights with the mean gradients, which a subclass computes."""
+    """Each replica updates its own weights with the mean gradients, which `average` of a subclass computes.
+
+    Args:
+        runtime: The `TensorFlow1Runtime`.
+    """
 
     def average(self, gradients):
-        """Return the means of tensors over all replicas, which all call this in the same order."""
+        """Return a list of the means of `gradients`, a list of tensors, over all replicas; a subclass implements this.
+
+        All replicas call this in the same order.
+        """
         raise NotImplementedError
 
     def add_update(self, gradients, update):
-        """Return the operation of this replica's update with the mean gradients of all replicas."""
+        """Add the update of this replica's weights with the mean gradients of all replicas; return its operation.
+
+        Args:
+            gradients: List of this replica's gradients, a tensor per parameter.
+            update: Function that adds an update with a list of mean gradients to the graph, and returns its operation.
+        """
         return update(self.average(gradients))
 
 
 class AllReduce(Averaging):
-    """One collective all-reduce of all elements, over gRPC rings."""
+    """One all-reduce of all elements of the gradients, by TensorFlow's collectives over gRPC rings.
+
+    Args:
+        runtime: The `TensorFlow1Runtime`.
+    """
 
     def __init__(self, runtime):
         super().__init__(runtime)
         self._keys = itertools.count(1)
 
     def average(self, gradients):
-        """Return the means of tensors over all replicas."""
+        """Return a list of the means of `gradients`, a list of tensors, over all replicas."""
         flat = tf.concat([tf.reshape(gradient, (-1,)) for gradient in gradients], 0)
         mean = collective_ops.all_reduce(flat, self._runtime.replicas, 1, next(self._keys), "Add", "Div", [0])
         parts = tf.split(mean, [gradient.shape.num_elements() for gradient in gradients])
@@ -77,10 +100,13 @@ class AllReduce(Averaging):
 
 
 class ParameterServers(Alone):
-    """Accumulators on the servers, as in SyncReplicasOptimizer; replica 0 requests each update.
+    """Accumulators on the parameter servers, as in SyncReplicasOptimizer; replica 0 requests each update.
 
-    After the update, each replica takes a token from a queue of its own. With SyncReplicasOptimizer's one queue, a
-    fast replica can take two tokens of one step.
+    After the update, each replica takes a token from a queue of its own. With SyncReplicasOptimizer's one queue, a fast
+    replica can take two tokens of one step.
+
+    Args:
+        runtime: The `TensorFlow1Runtime`.
     """
 
     def __init__(self, runtime):
@@ -93,7 +119,14 @@ class ParameterServers(Alone):
                 self._barrier = arrivals[runtime.replica].dequeue_many(runtime.replicas).op
 
     def add_update(self, gradients, update):
-        """Return the operation that sends the gradients, and waits for the update with the mean of all replicas."""
+        """Add operations that send the gradients and wait for the servers' update; return the last operation.
+
+        The update uses the means over all replicas.
+
+        Args:
+            gradients: List of this replica's gradients, a tensor per parameter.
+            update: Function that adds an update with a list of mean gradients to the graph, and returns its operation.
+        """
         runtime, means, sent = self._runtime, [], []
         for number, gradient in enumerate(gradients):
             with tf.device(runtime.place(number)):
@@ -113,7 +146,7 @@ class ParameterServers(Alone):
                 return self._tokens[runtime.replica].dequeue().op
 
     def wait_for_all(self):
-        """Wait until all replicas have called this."""
+        """Wait until all replicas have called this method."""
         self._runtime.session.run(self._barrier)
 
 
@@ -122,14 +155,21 @@ class DistributedReplicated(ParameterServers):
 
     A step ends when the replica has renewed its copies from the servers, as in tf_cnn_benchmarks. There, each worker's
     gradients are an update of their own; here, a step has one update, with the mean gradients of all replicas.
+
+    Args:
+        runtime: The `TensorFlow1Runtime`.
     """
 
     def place(self, number):
-        """Return this replica's device; `number` is not used."""
+        """Return the name of this replica's device; `number` is not used."""
         return self._runtime.device
 
     def make_updated(self, weights):
-        """Return the parameters on the servers, which the optimizer updates and `copies` reads."""
+        """Make the parameters on the servers, and return them as a `Served`: the optimizer updates them.
+
+        `weights` are the `Weights` that the network reads: the copies on this replica's device. `copies` is set to the
+        operations that renew them.
+        """
         names = [entry["name"] for entry in self._runtime.request.parameters]
         scopes = {name: self._runtime.place(number) for number, name in enumerate(names)}
         variables = {}
@@ -141,7 +181,12 @@ class DistributedReplicated(ParameterServers):
         return Served(variables, scopes)
 
     def add_update(self, gradients, update):
-        """Return the operation of `ParameterServers.add_update`, after which it renews the copies."""
+        """Add the operations of `ParameterServers.add_update` and the renewal of the copies; return the last operation.
+
+        Args:
+            gradients: List of this replica's gradients, a tensor per parameter.
+            update: Function that adds an update with a list of mean gradients to the graph, and returns its operation.
+        """
         with tf.control_dependencies([super().add_update(gradients, update)]):
             return tf.group(*self._renew())
 
@@ -155,10 +200,14 @@ Served = namedtuple("Served", "variables scopes")
 
 
 class Horovod(Averaging):
-    """An all-reduce of each gradient by Horovod, which fuses those that are ready; each replica updates its weights."""
+    """An all-reduce of each gradient by Horovod, which fuses those that are ready; each replica updates its weights.
+
+    Args:
+        runtime: The `TensorFlow1Runtime`.
+    """
 
     def average(self, gradients):
-        """Return the means of tensors over all replicas."""
+        """Return a list of the means of `gradients`, a list of tensors, over all replicas."""
         import horovod.tensorflow as hvd
 
         return [hvd.allreduce(gradient, op=hvd.Average) for gradient in gradients]
@@ -173,12 +222,12 @@ EXCHANGES = {
 
 
 class VariableExchange(GradientExchange):
-    """Variables of the gradients' shapes, which a session sets to their means over all replicas.
+    """Variables with the gradients' shapes, which a session sets to their means over all replicas.
 
     Args:
-        runtime: The runtime, whose session runs the exchange.
+        runtime: The `TensorFlow1Runtime`, whose session runs the exchange.
         average: Function of a list of tensors that returns their means over all replicas, as a step computes them.
-        shapes: Name of a gradient → its shape.
+        shapes: Dict: a parameter's name → the shape of its gradient, a `tf.TensorShape`.
     """
 
     def __init__(self, runtime, average, shapes):
@@ -190,11 +239,11 @@ class VariableExchange(GradientExchange):
             self._average = tf.group(*(variable.assign(mean) for variable, mean in zip(variables, means)))
 
     def run(self):
-        """Average all variables."""
+        """Set all variables to their means over all replicas, and return when this has finished."""
         self._session.run(self._average)
 
     def fill(self, values):
-        """Set all elements to `values[0]`, the value of this process's one replica."""
+        """Set all elements of the variables to `values[0]`, the value of this process's one replica."""
         feed = {
             initial_value(variable): np.full(variable.shape.as_list(), values[0], np.float32)
             for variable in self._gradients.values()
@@ -202,13 +251,18 @@ class VariableExchange(GradientExchange):
         self._session.run([variable.initializer for variable in self._gradients.values()], feed)
 
     def read(self, replica):
-        """Yield the variables of this process's one replica; `replica` is not used."""
+        """Yield a `Buffer` for each variable, in the order of the exchange.
+
+        `replica` is not used: a process has one replica.
+        """
         for name, values in self._session.run(self._gradients).items():
             yield Buffer("gradient " + name, values, values.nbytes)
 
 
 def make_exchange(runtime):
-    """Return the exchange of the runtime's strategy, in the default graph; an `Alone` if replicas do not synchronize.
+    """Return the object that synchronizes gradients by the strategy of the runtime's request, in the default graph.
+
+    It is an `Alone` if replicas do not synchronize. `runtime` is a `TensorFlow1Runtime`.
 
     Raises:
         Unsupported: The strategy synchronizes gradients and is not in `EXCHANGES`.

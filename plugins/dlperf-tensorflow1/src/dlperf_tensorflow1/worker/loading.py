@@ -10,9 +10,10 @@ from dlperf_sdk.worker import loading, python_dataset
 
 
 def repeat_resident(trainer):
-    """Return the empty batch without end, for the data source `synthetic`.
+    """Return an iterator that repeats the empty batch without end, for the data source `synthetic`.
 
-    The variables that `trainer`'s step then reads are set to the canonical batch first.
+    For the empty batch, a step reads variables on the device. They are first set to the canonical batch of `trainer`, a
+    `TensorFlow1Trainer`.
     """
     trainer.load_resident_batch()
     return itertools.repeat({})
@@ -27,8 +28,11 @@ class Loader(loading.Loader):
     def open(self, dataset, draws, request):
         """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
 
-        `dataset` returns the batch of a list of keys, or a DataError, which is yielded in its place. `draws` yields
-        such lists. `request` is not used.
+        Args:
+            dataset: An object whose items are batches, dicts of NumPy arrays, by lists of keys; or a DataError, which
+                is yielded in place of the batch.
+            draws: An iterable of such lists.
+            request: Not used.
         """
         pool, pending = ThreadPoolExecutor(self.workers), deque()
         try:
@@ -42,18 +46,19 @@ class Loader(loading.Loader):
             pool.shutdown(wait=False)
 
     def close(self):
-        """End the threads, each of which finishes the batch that it makes."""
+        """End the threads, after each has finished the batch that it is making."""
         self._batches.close()
 
 
 class GeneratorFeed(python_dataset.GeneratorFeed):
-    """An endless iterator over the batches of a Python generator: dictionaries of NumPy arrays, by name."""
+    """An endless iterator over the batches of a Python generator: dicts from input name to NumPy array."""
 
     def open(self, generate, request):
-        """Yield the batches of a `tf.data.Dataset` over the generator, which runs in a thread of this process.
+        """Yield the batches of a `tf.data.Dataset` over a generator, which runs in a thread of this process.
 
-        The dataset has a graph and a session of its own, on the CPU. `generate` is the generator function of one
-        replica's batches, which is called once more for the types and shapes. `request` is not used.
+        The dataset has a graph and a session of its own, on the CPU. `generate` is a function without arguments that
+        returns a generator of one replica's batches, dicts of NumPy arrays. It is called once more for the types and
+        shapes. `request` is not used.
         """
         example = next(generate())
         types = {name: values.dtype for name, values in example.items()}

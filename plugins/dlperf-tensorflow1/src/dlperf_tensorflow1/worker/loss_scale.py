@@ -11,31 +11,31 @@ GROWTH_STEPS = 2000
 
 
 class NoScale:
-    """No loss scale."""
+    """The loss scale 1, for precisions that need no loss scale."""
 
     skipped = None
     """Variable that counts skipped steps; None: no step is skipped."""
 
     def state(self):
-        """Return the variables that a reset initializes: an empty list."""
+        """Return the variables that a reset initializes: an empty list, as there are none."""
         return []
 
     def scale_loss(self, loss):
-        """Return the loss unchanged."""
+        """Return `loss`, a scalar tensor, unchanged."""
         return loss
 
     def update(self, gradients, apply):
-        """Return the operation that calls for the update with the gradients divided by the scale.
+        """Add the update with the gradients to the graph, and return its operation.
 
         Args:
-            gradients: The gradients of the scaled loss, the means over all replicas.
-            apply: Function of a list of gradients that returns the operation of an update.
+            gradients: List of the gradients of the loss, the means over all replicas.
+            apply: Function that adds an update with a list of gradients to the graph, and returns its operation.
         """
         return apply(gradients)
 
 
 class DynamicScale(NoScale):
-    """The scale is halved if a gradient is not finite, and doubled after `GROWTH_STEPS` good steps.
+    """A loss scale that is halved if a gradient is not finite, and doubled after `GROWTH_STEPS` finite steps.
 
     The policy is that of TensorFlow's `DynamicLossScale`, whose variables cannot be reset. A step with a gradient that
     is not finite updates nothing but the scale.
@@ -48,21 +48,21 @@ class DynamicScale(NoScale):
         self._value = tf.identity(self._scale)
 
     def state(self):
-        """Return the scale and the count of good steps."""
+        """Return a list of two variables: the scale, and the number of steps since it last changed."""
         return [self._scale, self._good_steps]
 
     def scale_loss(self, loss):
-        """Return the loss, a tensor, times the scale of this step."""
+        """Return `loss`, a scalar tensor, times the scale of this step."""
         return loss * self._value
 
     def update(self, gradients, apply):
-        """Return the operation that calls for the update, unless a gradient is not finite, and sets the scale.
+        """Add the update with the gradients divided by the scale, and the scale's change; return the last operation.
 
-        It adds 1 to `skipped` if a gradient is not finite.
+        If a gradient is not finite, this operation updates no weights, and adds 1 to `skipped`.
 
         Args:
-            gradients: The gradients of the scaled loss, the means over all replicas.
-            apply: Function of a list of gradients, those divided by the scale, that returns the operation of an update.
+            gradients: List of the gradients of the scaled loss, the means over all replicas.
+            apply: Function that adds an update with a list of gradients to the graph, and returns its operation.
         """
         gradients = [gradient / self._value for gradient in gradients]
         finite = tf.reduce_all(tf.stack([tf.reduce_all(tf.is_finite(gradient)) for gradient in gradients]))

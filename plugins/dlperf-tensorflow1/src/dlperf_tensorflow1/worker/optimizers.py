@@ -7,12 +7,14 @@ from dlperf_tensorflow1.worker.weights import make_variable
 
 
 def make_optimizer(numbers, weights, parameters):
-    """Return the optimizer with the request's hyperparameters; the manifest says which parameters decay.
+    """Return a `Momentum` or `AdamW` of this module with the request's hyperparameters.
+
+    The manifest says which parameters have weight decay.
 
     Args:
-        numbers: `Request.optimizer`.
-        weights: The `Weights` of the network.
-        parameters: `Request.parameters`.
+        numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
+        weights: The `Weights` of the network, or another object with its `variables` and `scopes`.
+        parameters: `Request.parameters`: the manifest.
 
     Raises:
         ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
@@ -26,7 +28,12 @@ def make_optimizer(numbers, weights, parameters):
 class Optimizer:
     """The parameters with their weight decay and moments, each on the device of its variable.
 
-    Subclasses implement `update`. The arguments are those of `make_optimizer`.
+    Subclasses implement `update(variable, moments, decay, gradient, rate)` for one parameter.
+
+    Args:
+        numbers: `Request.optimizer`: a dict of hyperparameters.
+        weights: An object with the dicts `variables` and `scopes` of `Weights`.
+        parameters: `Request.parameters`: the manifest.
     """
 
     moments_per_parameter = 1
@@ -50,10 +57,10 @@ class Optimizer:
         return moments if self.steps is None else [*moments, self.steps]
 
     def apply(self, gradients, rate):
-        """Return the operation that updates all parameters once.
+        """Add the update of all parameters to the graph, and return its operation.
 
         Args:
-            gradients: A tensor per parameter, in the manifest's order.
+            gradients: List of a tensor per parameter, in the manifest's order.
             rate: The learning rate, a scalar tensor.
         """
         updates = []
@@ -69,13 +76,13 @@ class Momentum(Optimizer):
     """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
 
     def update(self, variable, moments, decay, gradient, rate):
-        """Return the operation that updates one parameter.
+        """Add the update of one parameter to the graph, and return its operation.
 
         Args:
             variable: The parameter's variable.
-            moments: List of its one moment, the velocity, which is updated as well.
-            decay: Its weight decay; 0 for none.
-            gradient: Its gradient, a tensor.
+            moments: List of the parameter's one moment, the velocity, which is updated as well.
+            decay: The parameter's weight decay; 0 for none.
+            gradient: The parameter's gradient, a tensor.
             rate: The learning rate, a scalar tensor.
         """
         return tf.raw_ops.ResourceApplyMomentum(
@@ -104,10 +111,10 @@ class AdamW(Optimizer):
         self._beta1, self._beta2 = np.float32(numbers["beta1"]), np.float32(numbers["beta2"])
 
     def apply(self, gradients, rate):
-        """Return the operation that updates all parameters once, and counts the update.
+        """Add the update of all parameters, and of the count of updates, to the graph; return the update's operation.
 
         Args:
-            gradients: A tensor per parameter, in the manifest's order.
+            gradients: List of a tensor per parameter, in the manifest's order.
             rate: The learning rate, a scalar tensor.
         """
         with tf.control_dependencies(gradients):
@@ -119,13 +126,13 @@ class AdamW(Optimizer):
         return super().apply(gradients, rate)
 
     def update(self, variable, moments, decay, gradient, rate):
-        """Return the operation that updates one parameter; `apply` calls this.
+        """Add the update of one parameter to the graph, and return its operation; `apply` calls this.
 
         Args:
             variable: The parameter's variable.
-            moments: List of its two moments, m and v, which are updated as well.
-            decay: Its weight decay; 0 for none.
-            gradient: Its gradient, a tensor.
+            moments: List of the parameter's two moments, m and v, which are updated as well.
+            decay: The parameter's weight decay; 0 for none.
+            gradient: The parameter's gradient, a tensor.
             rate: The learning rate, a scalar tensor.
         """
         # After the gradient: the step that computes it reads the variable.

@@ -11,7 +11,7 @@ from dlperf_tensorflow1.worker.training import TensorFlow1Trainer
 
 
 def convolve(weights, name, x, stride=1):
-    """Return a convolution of x without bias. Zeros pad each side by half the kernel's size, rounded down.
+    """Return the output of a convolution without bias for x; zeros pad each side by half the kernel, rounded down.
 
     Args:
         weights: The `Weights` of the network. The kernel is HWIO, and is cast to x's type.
@@ -33,9 +33,10 @@ def convolve(weights, name, x, stride=1):
 
 
 def normalize(weights, name, x):
-    """Return the batch norm of x with gamma and beta, in x's type; `name` is the layer's in the manifest.
+    """Return the output of a batch norm with gamma and beta for the images x, in x's shape and type.
 
-    `weights` are the `Weights` of the network, to which the updates of the running statistics are appended.
+    `weights` are the `Weights` of the network. The operations that update the running statistics are appended to
+    `weights.updates`. `name` is the layer's name in the manifest.
 
     Raises:
         ManifestError: The manifest has no such layer.
@@ -44,17 +45,17 @@ def normalize(weights, name, x):
 
 
 def batch_norm(weights, name, x, gamma, epsilon, momentum):
-    """Return the batch norm of x with the statistics of this replica's micro-batch.
+    """Return the batch norm of x with the statistics of this replica's micro-batch, in x's shape and type.
 
     The operations that update the running statistics are appended to `weights.updates`.
 
     Args:
         weights: The `Weights`, which have the parameter beta.
         name: The layer's name in the manifest.
-        x: The images.
-        gamma: The scale of each channel.
+        x: The images, in the layout of `weights`.
+        gamma: The scale of each channel, a tensor (channels,).
         epsilon: Number that is added to the variance.
-        momentum: Share of the micro-batch's statistics in the running statistics.
+        momentum: Weight of the micro-batch's statistics in the running statistics, from 0 to 1.
 
     Raises:
         ManifestError: The manifest lacks the layer's beta.
@@ -69,16 +70,16 @@ def batch_norm(weights, name, x, gamma, epsilon, momentum):
 
 
 def bottleneck(weights, name, x, strides, has_shortcut):
-    """Return a residual block of x: convolutions of 1×1, 3×3 and 1×1 with batch norm, and the shortcut around them.
+    """Return the output of a residual block for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / S⌉, ⌈W / S⌉).
 
-    The shapes are (B, inputs, H, W) → (B, 4 × width, ⌈H / S⌉, ⌈W / S⌉) in the layout `NCHW`, where S is the larger
-    stride; in `NHWC`, channels are the last axis of both.
+    The block has convolutions of 1×1, 3×3 and 1×1 with batch norm, and the shortcut around them. S is the larger
+    stride. The shapes are those of the layout `NCHW`; in `NHWC`, channels are the last axis of both.
 
     Args:
         weights: The `Weights`, whose shapes give the channels.
         name: The block's name in the manifest, such as `layer1.0`.
         x: The images.
-        strides: Strides of the first 1×1 convolution and of the 3×3 convolution.
+        strides: Strides of the first 1×1 convolution and of the 3×3 convolution, a pair.
         has_shortcut: True if the shortcut is a 1×1 convolution of the larger stride, with batch norm.
 
     Raises:
@@ -120,7 +121,7 @@ def resnet50(weights, x, halving=(1, 2)):
 
 
 def spatial(layout, spatial_axes, other_axes):
-    """Return a list with one item per axis of images, in the order of a layout.
+    """Return a list with one item per axis of a batch of images, in the order of the layout.
 
     Args:
         layout: `NCHW` or `NHWC`.
@@ -138,17 +139,17 @@ class ResNet50Trainer(TensorFlow1Trainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network, a function of the weights and the images; the weights give the number of classes.
+        """Return the network, a function of the `Weights` and a tensor of images that returns logits.
 
-        `options` holds the values of the model's options by name; it is not used.
+        `options` is not used: the manifest's shapes give the number of classes.
         """
         return resnet50
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned. `batch` holds the model's inputs by name, tensors of the graph; of these,
-        `image` is read.
+        `network` is what `build` returned. `batch` is a dict from input name to tensor of the graph, of which `image`
+        is read.
         """
         return (network(self.weights, tf.cast(batch["image"], self.dtype)),)
 

@@ -39,9 +39,9 @@ class TensorFlow1Runtime(Runtime):
         """Horovod's module; None without it, and until `start`."""
 
     def place(self, number):
-        """Return the name of the device that updates a parameter: this process's, or a parameter server's.
+        """Return the name of the device that updates a parameter: this process's device, or that of a parameter server.
 
-        `number` is the parameter's number in the manifest, counted from 0. The servers take turns.
+        `number` is the parameter's number in the manifest, from 0. The servers take turns.
         """
         if self.servers:
             return "/job:ps/task:%d/device:CPU:0" % (number % self.servers)
@@ -50,7 +50,7 @@ class TensorFlow1Runtime(Runtime):
     def start(self):
         """Create the graph and its session, in a server of this process if TensorFlow synchronizes the gradients.
 
-        TF_XLA_FLAGS is set in this process's environment.
+        With Horovod, join the other processes first. TF_XLA_FLAGS is set in this process's environment.
 
         Raises:
             Unsupported: No usable GPU is found.
@@ -92,17 +92,21 @@ class TensorFlow1Runtime(Runtime):
         return config
 
     def seed(self):
-        """Return True: dropout's masks are a function of the request's seed, the replica and the step."""
+        """Return True without setting a seed.
+
+        Dropout's masks are a function of the request's seed, the replica and the step.
+        """
         return True
 
     def wait(self, loss):
-        """Do nothing: a session returns when the step has finished, on a GPU as well."""
+        """Return at once: a session returns when the step has finished, on a GPU as well. `loss` is not used."""
 
     def facts(self):
         """Return a dict of facts for the record: versions, device, threads and transport.
 
-        The keys are `framework_version`, `devices` (a list of one name), `threads` and `transport` (None without
-        synchronization); with Horovod also `horovod_version`.
+        The keys are `framework_version`, `devices` (a list of one name), `threads`, their number, and `transport`
+        (`grpc`; None without synchronization). With Horovod, `horovod_version` is added, and `transport` is `nccl` or
+        `gloo`.
         """
         return {
             "framework_version": tf.__version__,
@@ -113,11 +117,14 @@ class TensorFlow1Runtime(Runtime):
         }
 
     def is_out_of_memory(self, error):
-        """Return True for a MemoryError, and for TensorFlow's ResourceExhaustedError."""
+        """Return True if `error` is a MemoryError or TensorFlow's ResourceExhaustedError."""
         return isinstance(error, (tf.errors.ResourceExhaustedError, MemoryError))
 
     def stop(self):
-        """Close the session. TensorFlow has no call that stops a server: it ends with the process."""
+        """Close the session, and leave Horovod if it is used.
+
+        TensorFlow has no call that stops a server: it ends with the process.
+        """
         self.session.close()
         if self.uses_horovod:
             self.hvd.shutdown()

@@ -4,7 +4,7 @@ import os
 
 
 def serve() -> None:
-    """Run the server that TF_CONFIG names until the agent ends this process."""
+    """Run the parameter server whose index TF_CONFIG names until the agent ends this process."""
     import tensorflow.compat.v1 as tf
 
     from dlperf_tensorflow1.worker.cluster import start_server

@@ -12,7 +12,14 @@ class ReplicaState(BaseTrainer):
     """The part of TensorFlow 1's trainers that reads and sets the replica's state through its session."""
 
     def load_canonical_weights(self, parameters):
-        """Set all parameters to the canonical weights in one run of the session; see `BaseTrainer`."""
+        """Set all parameters of every replica to the canonical weights, in one run of the session.
+
+        `parameters` is a dict: a name in the manifest → the object that `assign` takes.
+
+        Raises:
+            ManifestError: The network and the manifest have different parameters.
+            ValueError: The manifest has an unknown kind of `init`.
+        """
         self._initializers, self._feed = [], {}
         super().load_canonical_weights(parameters)
         self.session.run(self._initializers, self._feed)
@@ -20,33 +27,45 @@ class ReplicaState(BaseTrainer):
         self._initializers, self._feed = [], {}
 
     def assign(self, name, parameter, values):
-        """Note the values of a parameter, in the manifest's layout, for `load_canonical_weights`."""
+        """Note a parameter's values, which `load_canonical_weights` then sets; this sets nothing.
+
+        `name` is the parameter's name in the manifest, and `parameter` its variable. `values` is a float32 NumPy array
+        in the manifest's layout: convolutions OIHW, linear layers (out, in).
+        """
         self._initializers.append(parameter.initializer)
         self._feed[initial_value(parameter)] = self.weights.to_variable(name, values)
 
     def weights_of(self, replica):
-        """Return the `Weights` of one replica of this process, by its index; here there is only one replica."""
+        """Return the `Weights` of a replica; `replica` is not used: a process has one replica."""
         return self.weights
 
     def optimizer_of(self, replica):
-        """Return the `Optimizer` of one replica of this process, by its index; here there is only one replica."""
+        """Return the `Optimizer` of a replica; `replica` is not used: a process has one replica."""
         return self.optimizer
 
     def parameters(self, replica):
-        """Yield (name, values) for each parameter; see `read_parameter`."""
+        """Yield (name, values) for each parameter of a replica, in the manifest's order.
+
+        Values are float32 NumPy arrays in C order, in the manifest's layout: convolutions OIHW, linear layers (out,
+        in). They are all read in one run of the session. `replica` is the replica's index within this process, from 0.
+        """
         weights = self.weights_of(replica)
         values = self.session.run(weights.variables)
         for entry in self.request.parameters:
             yield entry["name"], weights.to_manifest(entry["name"], values.pop(entry["name"]))
 
     def read_parameter(self, name, replica):
-        """Return a parameter's values: a float32 NumPy array in the manifest's layout, C order."""
+        """Return the values of one replica's parameter: a float32 NumPy array in the manifest's layout, in C order.
+
+        `name` is the parameter's name in the manifest; `replica` is the replica's index within this process, from 0.
+        """
         return dict(self.parameters(replica))[name]
 
     def running_means(self, replica):
-        """Return (name, running mean) for each batch norm, in the manifest's order.
+        """Return a list of (name, running mean) for each batch norm of a replica; empty if the model has none.
 
-        A mean is a float32 NumPy array (channels,).
+        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
+        (channels,). `replica` is the replica's index within this process, from 0.
         """
         shifts = [entry["name"] for entry in self.request.parameters if entry["name"].endswith(".bias")]
         names = [name[: -len("bias")] + "running_mean" for name in shifts]
@@ -55,25 +74,29 @@ class ReplicaState(BaseTrainer):
         return list(self.session.run(means).items()) if means else []
 
     def moments(self, replica):
-        """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array.
+        """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is PARAMETER.NUMBER, with the number of the moment. Values have the layout of TensorFlow's variables.
+        A name is PARAMETER.NUMBER: the parameter's name in the manifest, and the number of the moment, from 0. Values
+        have the layout of TensorFlow's variables. `replica` is the replica's index within this process, from 0.
         """
         for name, moments in self.session.run(self.optimizer_of(replica).moments).items():
             for number, moment in enumerate(moments):
                 yield "%s.%d" % (name, number), moment
 
     def count_updates(self):
-        """Return the number of updates that AdamW counted; None for SGD, which has no count."""
+        """Return the number of updates that AdamW has counted; None for SGD, which has no count."""
         steps = self.optimizer_of(0).steps
         return None if steps is None else int(self.session.run(steps))
 
     def skipped_steps(self):
-        """Return how many steps the loss scale skipped, because a gradient was not finite."""
+        """Return the number of updates that the loss scaler skipped so far because a gradient was not finite."""
         return 0 if self.scaler.skipped is None else int(self.session.run(self.scaler.skipped))
 
     def reset(self):
-        """Set the replica's state to that before the first step, while no replica reads or updates shared variables."""
+        """Set the weights, the optimizer and the learning rate schedule to those before the first step.
+
+        If replicas share variables, wait until all have called this, both before the reset and after it.
+        """
         self.exchange.wait_for_all()
         super().reset()
         self.exchange.wait_for_all()
@@ -84,7 +107,7 @@ class ReplicaState(BaseTrainer):
         self.session.run([variable.initializer for variable in variables])
 
     def load_resident_batch(self):
-        """Set the variables that the step reads for the empty batch to the canonical batch."""
+        """Set the variables on the device that a step reads for the empty batch to the canonical batch."""
         batch = self.host_batches()[0]
         feed = {initial_value(self.resident[name]): values for name, values in batch.items()}
         self.session.run([variable.initializer for variable in self.resident.values()], feed)

@@ -1,7 +1,6 @@
 """The base of TensorFlow 1's trainers: the graph of a step, batches, evidence.
 
-A model's own file has its network, its loss, and nothing else. A batch is what the session is fed: NumPy arrays by the
-input's name. The empty batch feeds nothing: the step then takes the canonical batch in the device's memory.
+A batch is the dict of NumPy arrays that a session is fed; for an empty one, it takes the canonical batch on the device.
 """
 
 import numpy as np
@@ -104,9 +103,9 @@ class TensorFlow1Trainer(ReplicaState):
         return self.optimizer.apply(gradients, self.rate)
 
     def drop(self, x, layer):
-        """Set elements of x to 0, each with the probability `dropout`, and divide the others by 1 - `dropout`.
+        """Return x with elements set to 0, each with the probability `dropout`, and the others scaled up.
 
-        The mask is a function of the request's seed, the replica, the step, the micro-batch and the layer's number.
+        The mask depends on the seed, the replica, the step, the micro-batch and `layer`, the number of the dropout.
         """
         if not self.dropout:
             return x
@@ -118,11 +117,11 @@ class TensorFlow1Trainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return the batch of this process's one replica: a session copies it to the device when it is fed."""
+        """Return the one batch in `batches`, a dict of NumPy arrays; a session copies them when they are fed."""
         return batches[0]
 
     def labels(self, batch):
-        """Return the labels of a batch, a NumPy array; of the empty batch those in the device's memory."""
+        """Return the labels of `batch`, a NumPy array, or for the empty batch those on the device; None for none."""
         if self.label_name is None or batch:
             return super().labels(batch)
         return self._resident_labels
@@ -130,7 +129,7 @@ class TensorFlow1Trainer(ReplicaState):
     # The step.
 
     def train(self, batch, rate):
-        """Run one step, and return its loss, the sum over the micro-batches."""
+        """Run a step on `batch`, a dict from `place`, with the learning rate `rate`; return its loss, a number."""
         feed = {self.inputs[name]: values for name, values in batch.items()}
         feed.update({self.rate: rate, self.step_number: self.steps - self.first_step - 1})
         if self.request.accumulation == 1:
@@ -143,14 +142,17 @@ class TensorFlow1Trainer(ReplicaState):
         return sum(losses)
 
     def gradient_exchange(self):
-        """Return the exchange of variables with the gradients' shapes, as `step` averages its gradients."""
+        """Return a `VariableExchange` of variables with the gradients' shapes, averaged as `step` averages them."""
         shapes = {name: variable.shape for name, variable in self.weights.variables.items()}
         return VariableExchange(self.runtime, self.exchange.average, shapes)
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of `step`, and the float32 references, for the canonical batch's first micro-batch."""
+        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+
+        Both are lists with a NumPy array per head.
+        """
         feed = {self.inputs[name]: values for name, values in self.canonical_batch().items()}
         of_step = self.dtype
         with self.runtime.graph.as_default(), tf.device(self.runtime.device):
@@ -162,11 +164,11 @@ class TensorFlow1Trainer(ReplicaState):
         return self.session.run(outputs, feed), self.session.run(references, feed)
 
     def widen(self, value):
-        """Return an output as a float64 NumPy array."""
+        """Return `value`, a NumPy array of `outputs_and_references`, as a float64 NumPy array."""
         return value.astype(np.float64)
 
     def observe_settings(self):
-        """Return precision, compiler, layout and strategy in effect, from the operations in the graph of `step`."""
+        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
         targets = [self.mean_loss.op, self.update_all]
         evidence = GraphEvidence(targets if self.request.accumulation == 1 else [*targets, self.accumulate])
         self.product_types = evidence.product_types()

@@ -10,9 +10,9 @@ class Weights:
     """The variables of a network, with TensorFlow's order of axes.
 
     Args:
-        parameters: `Request.parameters`.
+        parameters: `Request.parameters`: the manifest.
         layout: `NCHW` or `NHWC`.
-        place: Function of a parameter's number in the manifest that returns the scope of the device that holds it.
+        place: Function of a parameter's number in the manifest, from 0, that returns the name of its device.
     """
 
     def __init__(self, parameters, layout, place):
@@ -54,19 +54,19 @@ class Weights:
         return self.values[name]
 
     def statistic(self, name, shape, initial):
-        """Return the variable of a running statistic; the first call for a name makes it.
+        """Return the variable of a running statistic; the first call for a name makes the variable.
 
         Args:
-            name: The statistic's name.
-            shape: Its shape.
-            initial: Value of all its elements at first, a number.
+            name: The statistic's name, such as `bn1.running_mean`.
+            shape: The variable's shape.
+            initial: Number that all its elements are at first.
         """
         if name not in self.statistics:
             self.statistics[name] = self.make_statistic(name, shape, initial)
         return self.statistics[name]
 
     def make_parameter(self, name, shape):
-        """Return a new variable for the parameter `name`, with the shape `shape` in TensorFlow's order of axes.
+        """Return a new variable of zeros for the parameter `name`, with the shape `shape` in TensorFlow's axes.
 
         It is on the device that holds the parameter, which is noted in `scopes`.
         """
@@ -75,11 +75,16 @@ class Weights:
             return make_variable(shape)
 
     def make_statistic(self, name, shape, initial):
-        """Return a new variable of the shape `shape` for a running statistic, whose elements are all `initial`."""
+        """Return a new variable for a running statistic.
+
+        `shape` is its shape, and `initial` the number that all its elements are at first. `name` is not used.
+        """
         return make_variable(shape, initial)
 
     def to_variable(self, name, values):
-        """Return `values`, an array in the manifest's layout, in the layout of the variable of the parameter `name`.
+        """Return `values`, an array in the manifest's layout, with the axes of the variable of the parameter `name`.
+
+        The result may be a view.
 
         Raises:
             KeyError: No network has read the parameter.
@@ -88,9 +93,9 @@ class Weights:
         return values if axes is None else values.transpose(axes)
 
     def to_manifest(self, name, values):
-        """Return the values of the variable of the parameter `name` in the manifest's layout: a float32 NumPy array.
+        """Return `values`, an array with the axes of the variable of the parameter `name`, in the manifest's layout.
 
-        It is in C order. `values` is a NumPy array in the variable's layout.
+        Both are NumPy arrays; the result is in C order.
 
         Raises:
             KeyError: No network has read the parameter.
@@ -100,10 +105,13 @@ class Weights:
 
 
 def make_variable(shape, initial=0.0, dtype=tf.float32):
-    """Return a resource variable of the shape `shape` whose elements are all `initial`, in the default graph."""
+    """Return a resource variable in the default graph, all of whose elements are the number `initial` at first.
+
+    `shape` is its shape, and `dtype` its `tf.DType`.
+    """
     return tf.Variable(tf.fill(shape, tf.cast(initial, dtype)), trainable=False, use_resource=True)
 
 
 def initial_value(variable):
-    """Return the tensor from which a variable's initializer takes the value, for feeding another one."""
+    """Return the tensor from which the initializer of `variable` takes the value; feed it to set another value."""
     return variable.initializer.inputs[1]

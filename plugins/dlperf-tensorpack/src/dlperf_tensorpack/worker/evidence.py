@@ -11,8 +11,8 @@ class TowerEvidence(GraphEvidence):
     """The operations of a step, and the towers on which each update of the weights depends.
 
     Args:
-        targets: The operations of a step.
-        outputs: The logits of each tower, a tuple of tensors.
+        targets: List of the operations of a step; at least one, all of one graph.
+        outputs: List of the logits of each tower: a sequence of tensors.
     """
 
     def __init__(self, targets, outputs):
@@ -20,13 +20,13 @@ class TowerEvidence(GraphEvidence):
         self._graph, self._outputs = targets[0].graph, outputs
 
     def strategy(self):
-        """Return the strategy by which the updates use the gradients of all towers; None with a single tower.
+        """Return the strategy by which the updates use the gradients of all towers; None if there is one tower.
 
-        With `all_reduce` each tower has its own weights, with `parameter_server` all towers have the same.
+        It is `all_reduce` if each tower has its own weights, and `parameter_server` if all towers share them.
 
         Raises:
-            ValueError: An update depends on some towers only.
-            KeyError: The number of weights per parameter is neither that of the towers nor 1.
+            ValueError: An update does not depend on all towers.
+            KeyError: The number of copies of the weights is neither that of the towers nor 1.
         """
         names = {node.name for node in self._nodes if node.op in _UPDATES}
         if len(self._outputs) == 1:

@@ -9,12 +9,12 @@ from dlperf_sdk.worker.python_dataset import copies_of
 
 
 class TowerInputs(FeedfreeInput):
-    """An input source with a separate source for each tower, since each replica has its own batches.
+    """An input source of tensorpack that has a separate source for each tower, since each replica has its own batches.
 
-    Their operations are on the CPU, as queues and datasets are.
+    The operations of these sources are on the CPU, as queues and datasets are.
 
     Args:
-        inputs: tensorpack's input sources, in the order of the towers.
+        inputs: List of tensorpack's input sources, in the order of the towers.
     """
 
     def __init__(self, inputs):
@@ -34,9 +34,10 @@ class TowerInputs(FeedfreeInput):
 
 
 class Copies(DataFlow):
-    """tensorpack's data flow over copies of one batch: lists of NumPy arrays, in the order of the batch's items.
+    """A data flow of tensorpack over copies of one batch: lists of NumPy arrays, in the order of the batch's items.
 
-    `batch` is a host batch: NumPy arrays by the input's name.
+    Args:
+        batch: The batch, a dict from input name to NumPy array.
     """
 
     def __init__(self, batch):
@@ -49,10 +50,10 @@ class Copies(DataFlow):
 
 
 class GraphFeed(BatchFeed):
-    """The facts of an input source in the graph, which a session reads: nothing iterates over this feed.
+    """The facts for the record about an input source in the graph, which a session reads; this feed yields no batches.
 
     Args:
-        request: The case.
+        request: The request.
     """
 
     def __init__(self, request):
@@ -70,31 +71,31 @@ class GraphFeed(BatchFeed):
 
 
 def resident_input(variables):
-    """Return the input source that reads variables on the towers' devices.
+    """Return tensorpack's input source that reads a batch from variables on each tower's device.
 
     Args:
-        variables: For each tower, the variables with a batch.
+        variables: List with the variables of each tower: a list with one per input, in the order of a batch's items.
     """
     return TensorInput(lambda: [tf.identity(v) for v in variables[get_current_tower_context().index]])
 
 
 def queue_input(batches):
-    """Return the input source with a queue for each tower, which a Python thread of tensorpack fills with copies.
+    """Return tensorpack's input source with a queue for each tower, which a Python thread fills with copies of a batch.
 
     Args:
-        batches: A host batch for each tower.
+        batches: List of a batch for each tower: a dict from input name to NumPy array.
     """
     types = [tf.as_dtype(values.dtype) for values in batches[0].values()]
     return TowerInputs([QueueInput(Copies(batch), tf.FIFOQueue(PREFETCH, types)) for batch in batches])
 
 
 def dataset_input(batches):
-    """Return the input source with a `tf.data.Dataset` over a Python generator of copies for each tower.
+    """Return tensorpack's input source with a `tf.data.Dataset` for each tower, over a generator of copies of a batch.
 
     The datasets are added to the default graph, on the CPU.
 
     Args:
-        batches: A host batch for each tower.
+        batches: List of a batch for each tower: a dict from input name to NumPy array.
     """
 
     def dataset(batch):

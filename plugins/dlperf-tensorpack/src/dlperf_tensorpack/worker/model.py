@@ -15,11 +15,11 @@ class Tower:
     """One tower: a copy of the network in the graph, for one replica.
 
     Args:
-        weights: Its `TowerWeights`.
-        batch: The tensors of its input source, by the input's name.
-        outputs: Its logits, a tensor per head.
-        loss: Its loss, a scalar tensor.
-        labels: The labels of its batch, a tensor.
+        weights: The tower's `TowerWeights`.
+        batch: Dict from input name to the tensor of the tower's input source.
+        outputs: Sequence of the tower's logits, a tensor per head.
+        loss: The tower's loss, a scalar tensor.
+        labels: The labels of the tower's batch, a tensor.
     """
 
     def __init__(self, weights, batch, outputs, loss, labels):
@@ -27,16 +27,20 @@ class Tower:
 
 
 class TowerWeights(Weights):
-    """The variables of one tower. Towers share them where tensorpack's trainer has the variable scope reuse them."""
+    """The variables of one tower. Towers share them if tensorpack's trainer lets the variable scope reuse variables.
+
+    The arguments are those of `Weights`; `place` is not used.
+    """
 
     def make_parameter(self, name, shape):
-        """Return the variable `name` of the current variable scope, zero at first, with the shape `shape`."""
+        """Return the variable `name` of the current variable scope, with the shape `shape`; it is zero at first."""
         return _variable_in_scope(name, shape, 0.0, is_trained=True)
 
     def make_statistic(self, name, shape, initial):
-        """Return the tower's own variable of the shape `shape`, also where the towers share their parameters.
+        """Return a variable of this tower for a running statistic, also if the towers share their parameters.
 
-        All its elements are `initial` at first. It has the name `name` only if the tower has its own parameters.
+        `shape` is its shape, and `initial` the number that all its elements are at first. It has the name `name` only
+        if the tower has its own parameters.
         """
         if get_current_tower_context().has_own_variables:
             return _variable_in_scope(name, shape, initial, is_trained=False)
@@ -50,10 +54,12 @@ def _variable_in_scope(name, shape, initial, is_trained):
 
 
 class TowersOptimizer(tf.train.Optimizer):
-    """The model's optimizer as tensorpack's trainers take it: one of the TensorFlow 1 plugin for each set of variables.
+    """The model's optimizer as tensorpack's trainers take it.
+
+    It makes an optimizer of the TensorFlow 1 plugin for each set of variables.
 
     Args:
-        request: The case.
+        request: The request.
         rate: The learning rate, a scalar tensor.
     """
 
@@ -64,17 +70,17 @@ class TowersOptimizer(tf.train.Optimizer):
         """The plugin's optimizers: one for each tower, or one for the variables that all towers share."""
 
     def compute_gradients(self, *args, **kwargs):
-        """Return a list of (gradient, variable) pairs, with dense gradients, from the arguments of TensorFlow's method.
+        """Return a list of (gradient, variable) pairs, as TensorFlow's method does for the same arguments.
 
-        Of embeddings that are only looked up the gradient would be sparse.
+        All gradients are dense; TensorFlow's gradient of embeddings that are only looked up would be sparse.
         """
         pairs = super().compute_gradients(*args, **kwargs)
         return [(tf.convert_to_tensor(gradient), variable) for gradient, variable in pairs]
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """Return the operation that updates the variables once, and append the plugin's optimizer to `of_variables`.
+        """Return the operation that updates the variables once; append the plugin's optimizer to `of_variables`.
 
-        `grads_and_vars` are pairs as `compute_gradients` returns them. `global_step` and `name` are not used:
+        `grads_and_vars` is a list of pairs that `compute_gradients` returned. `global_step` and `name` are not used:
         tensorpack itself counts the global step.
 
         Raises:
@@ -92,7 +98,10 @@ _Placed = namedtuple("_Placed", "variables scopes")
 
 
 def name_in_tower(variable):
-    """Return the parameter's name: that of its variable, a resource variable or its handle, without the tower."""
+    """Return the name of the parameter that a variable holds: the variable's name without the tower's.
+
+    `variable` is a resource variable or its handle.
+    """
     return variable.op.name.rpartition("/")[2]
 
 
@@ -107,16 +116,22 @@ class Model(ModelDesc):
         self._trainer = trainer
 
     def inputs(self):
-        """Return shape, type and name of each input of a tower: `tf.TensorSpec`s in the order of a host batch."""
+        """Return a list of a `tf.TensorSpec` (shape, type and name) for each input of a tower.
+
+        They are in the order of the items of a host batch.
+        """
         batch = self._trainer.host_batches()[0]
         return [tf.TensorSpec(v.shape, tf.as_dtype(v.dtype), name) for name, v in batch.items()]
 
     def build_graph(self, *inputs):
-        """Return the loss of a tower, a scalar tensor; `inputs` are the tensors of its input source, in that order."""
+        """Return the loss of a tower, a scalar tensor.
+
+        `inputs` are the tensors of the tower's input source, in the order of the method `inputs`.
+        """
         return self._trainer.add_tower(dict(zip(self.input_names, inputs)))
 
     def optimizer(self):
-        """Return the optimizer, behind tensorpack's clipping of the gradients' global norm where the model has it."""
+        """Return the optimizer, after tensorpack's clipping of the gradients' global norm if there is a `clip_norm`."""
         optimizer = self._trainer.optimizer
         clip = self._trainer.request.optimizer.get("clip_norm")
         return optimizer if clip is None else apply_grad_processors(optimizer, [GlobalNormClip(clip)])

@@ -38,7 +38,7 @@ class TensorpackRuntime(TensorFlow1Runtime):
         """Function that changes the devices that tensorpack names; None changes none."""
 
     def start(self):
-        """Create the graph and the session's options. CPU devices share the threads of the process.
+        """Create the graph and the session's options; CPU devices share the threads of the process.
 
         TF_XLA_FLAGS is set in this process's environment.
 
@@ -59,8 +59,8 @@ class TensorpackRuntime(TensorFlow1Runtime):
     def facts(self):
         """Return a dict of facts for the record: versions of tensorpack and TensorFlow, devices and threads.
 
-        The keys are `framework_version` (tensorpack's), `tensorflow_version`, `devices` (a name per tower), `threads`
-        and `transport`, which is None.
+        The keys are `framework_version` (tensorpack's), `tensorflow_version`, `devices` (a list of names, one per
+        tower), `threads`, their number, and `transport`, which is None.
         """
         kind = "GPU" if self.request.device == "cuda" else "CPU"
         return {

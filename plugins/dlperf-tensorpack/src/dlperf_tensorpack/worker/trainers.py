@@ -23,10 +23,10 @@ TRAINERS = {"all_reduce": _make_replicated_trainer, "parameter_server": _make_se
 
 
 class StepValues(Callback):
-    """The values that a step is fed, and those that it returns.
+    """A callback of tensorpack with the values that a step is fed, and those that it returns.
 
     Args:
-        fetches: The tensors whose values a step returns.
+        fetches: Nested list of the tensors whose values a step returns.
     """
 
     _chief_only = False

@@ -1,7 +1,7 @@
 """The base of tensorpack's trainers in dlperf: a model description, the loop of tensorpack's trainer, evidence.
 
-A batch is a list with one dict per tower: NumPy arrays by the input's name, which replace the tensors of the input
-source. For an empty dict, a tower takes its batch from the input source.
+A batch is a list with a dict per tower, from input name to the NumPy array that is fed in place of the input source's
+tensor. For an empty dict, a tower takes its batch from the input source.
 """
 
 import itertools
@@ -43,7 +43,7 @@ def _take_from_graph(trainer):
 class TensorpackTrainer(TowerState):
     """The replicas of a network in one process, a tower for each, which tensorpack's own trainer trains.
 
-    It is a base beside a model's trainer of the TensorFlow 1 plugin, whose `build`, `outputs` and `loss` it calls.
+    A class derives from this and from a model's trainer of the TensorFlow 1 plugin (`build`, `outputs`, `loss`).
     """
 
     precisions, compilers = {"fp32": PRECISIONS["fp32"]}, {"none": None}
@@ -90,10 +90,10 @@ class TensorpackTrainer(TowerState):
         return self.resident
 
     def add_tower(self, batch):
-        """Add the network and the loss to the tower that tensorpack builds, and return the loss.
+        """Add the network and the loss to the tower that tensorpack builds; return the loss, a scalar tensor.
 
         Args:
-            batch: The tensors of the tower's input source, by the input's name.
+            batch: Dict from input name to the tensor of the tower's input source.
         """
         self.weights = weights = TowerWeights(self.request.parameters, self.layout.upper(), None)
         self.replica = self.process.replicas[len(self.towers)]
@@ -108,11 +108,11 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return `batches`, those of this process's replicas, as a list: a session copies them when it is fed."""
+        """Return a list of `batches`, a dict of NumPy arrays per replica; a session copies them when it is fed."""
         return list(batches)
 
     def load_resident_batches(self):
-        """Set the variables that a tower reads for the empty dict to its canonical batch."""
+        """Set the variables that a tower reads for the empty dict to the canonical batch of its replica."""
         feed, initializers = {}, []
         for variables, batch in zip(self.resident, self.host_batches()):
             for variable, values in zip(variables, batch.values()):
@@ -121,15 +121,15 @@ class TensorpackTrainer(TowerState):
         self.session.run(initializers, feed)
 
     def labels(self, batch):
-        """Return the labels that the last step read, a NumPy array for each replica; `batch` is not used."""
+        """Return a list of NumPy arrays, the labels that each replica read in the last step; `batch` is not used."""
         return [labels for _, labels in self.values.results]
 
     def read_labels(self, labels):
-        """Return `labels` unchanged: what the method of that name returned, a NumPy array for each replica."""
+        """Return `labels` unchanged: the list of a NumPy array per replica that the method `labels` returned."""
         return labels
 
     def take(self, batch):
-        """Return the labels and sample count of `batch`, without a step. Input sources give one batch for it."""
+        """Return a `Step` with the labels of `batch` and the number of samples, but no loss; nothing is trained."""
         labels = self.session.run([tower.labels for tower in self.towers], self._feed_for(batch))
         return Step(None, self.request.batch_size * len(self.towers), labels)
 
@@ -144,7 +144,7 @@ class TensorpackTrainer(TowerState):
     # The step.
 
     def train(self, batch, rate):
-        """Run one step of tensorpack's trainer on `batch` with the learning rate `rate`; return each replica's loss."""
+        """Run a step on `batch`, a list of `place`, with the learning rate `rate`; return a list of the losses."""
         step = self.steps - self.first_step - 1
         self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()
@@ -152,15 +152,15 @@ class TensorpackTrainer(TowerState):
         return [loss for loss, _ in self.values.results]
 
     def read_loss(self, loss):
-        """Return the loss of each replica, a list of floats; `loss` is what `train` returned."""
+        """Return a list of floats, the loss of each replica; `loss` is the list that `train` returned."""
         return [float(value) for value in loss]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return two lists of arrays, the logits of `step` and the float32 references, for the canonical batch.
+        """Return the logits of the canonical batch twice, both as `step` computes them, which is in plain fp32.
 
-        Both come from the operations of a step, since fp32 is all that there is. They have one per tower and head.
+        Both are lists with a NumPy array per tower and head: all heads of the first tower, then those of the next.
         """
         logits = [output for tower in self.towers for output in tower.outputs]
         feed = self._feed_for(self.canonical_batch())
