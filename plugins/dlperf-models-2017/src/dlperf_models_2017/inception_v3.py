@@ -90,7 +90,7 @@ class InceptionV3Options:
 
     @property
     def convolutions(self) -> tuple[SizedConvolution, ...]:
-        """All convolutions, in the order of the manifest."""
+        """All convolutions for the image size and the heads of these options, in the order of the manifest."""
         return tuple(list_convolutions(self.image_size, self.auxiliary))
 
 
@@ -109,9 +109,9 @@ class InceptionV3(Model):
     references = Path(__file__).with_name("references") / "inception_v3.json"
 
     def parameters(self, options: InceptionV3Options) -> tuple[Parameter, ...]:
-        """Return the manifest in the order of the forward pass, with the linear layers last.
+        """Return the manifest for `options`, in the order of the forward pass, with the linear layers last.
 
-        Weight decay applies to convolutions and the weights of linear layers only. `options` holds the model's options.
+        Weight decay applies to convolutions and the weights of linear layers only.
         """
         manifest = []
         for name, convolution, inputs, _ in options.convolutions:
@@ -136,9 +136,9 @@ class InceptionV3(Model):
         return tuple(manifest)
 
     def inputs(self, options: InceptionV3Options) -> tuple[Input, ...]:
-        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class.
+        """Return the two inputs: `image`, (3, height, width) float32, and `label`, the index of the class, int64.
 
-        `options` holds the model's options.
+        Images have mean 0 and standard deviation 1. `options` gives the image size and the number of classes.
         """
         return (
             Input("image", (3, options.image_size, options.image_size), "float32", {"kind": "normal"}),
@@ -152,9 +152,10 @@ class InceptionV3(Model):
         )
 
     def flops(self, options: InceptionV3Options) -> tuple[Term, ...]:
-        """Return one term per convolution, in the order of the forward pass, and then per linear layer.
+        """Return one term per convolution, in the order of the forward pass, and then one per linear layer.
 
-        stem.0 has 2 passes, since images need no gradient. `options` holds the model's options.
+        The term of stem.0 has 2 passes, since images need no gradient; all others have 3. `options` gives the image
+        size, the number of classes and the heads.
         """
         terms = []
         for name, (outputs, height, width, *_), inputs, size in options.convolutions:
@@ -170,10 +171,10 @@ class InceptionV3(Model):
         return tuple(terms)
 
     def optimizer(self, options: InceptionV3Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum. The rate, 0.005, does not depend on the batch; `learning_rate` replaces it.
+        """Return SGD with momentum, whose learning rate is 0.005 or the option `learning_rate`.
 
-        `options` holds the model's options; `global_batch_size`, the number of samples per step over all replicas, is
-        not used.
+        The rate does not depend on the batch size. `options` also has the momentum and the weight decay;
+        `global_batch_size` is not used.
         """
         rate = 0.005 if options.learning_rate is None else options.learning_rate
         return Optimizer(

@@ -62,9 +62,10 @@ class ResNet50V1(ResNet50):
     references = Path(__file__).with_name("references") / "resnet50_v1.json"
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """Return one line per convolution, in the order of the manifest, and one for the linear layer.
+        """Return one term per convolution, in the order of the manifest, and then one for the linear layer.
 
-        In v1, all convolutions of a stage have the size of the stage's output. `options` holds the model's options.
+        In v1, all convolutions of a stage have the size of the stage's output. `options` gives the image size and the
+        number of classes.
         """
         terms = []
         for parameter in self.parameters(options):
@@ -86,10 +87,10 @@ class ResNet50V1(ResNet50):
         return tuple(terms)
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum. The rate is 0.1 · B / 256 for a global batch of B.
+        """Return SGD with momentum, whose learning rate is proportional to `global_batch_size`.
 
-        A constant rate grows up to B = 256 only. The option `learning_rate` replaces both. `options` holds the model's
-        options; `global_batch_size` is B, the number of samples per step over all replicas.
+        For B samples per step over all replicas, the rate is 0.1 · B / 256 after a warm-up, and 0.1 · min(B, 256) / 256
+        without one. The option `learning_rate` of `options` replaces both.
         """
         recipe = super().optimizer(options, global_batch_size)
         rates = {}

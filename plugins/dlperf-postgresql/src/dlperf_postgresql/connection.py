@@ -40,13 +40,13 @@ class ConnectionLost(StoreError):
 
 
 def parse_url(url: str) -> str:
-    """Return the connection string of libpq for a URL, with the defaults of this package.
+    """Return the connection string of libpq for a URL, with the defaults of this package for what the URL leaves open.
 
-    These are the application's name, UTF-8, and `CONNECT_SECONDS` unless `PGCONNECT_TIMEOUT` is set; the URL's own
-    parameters come first.
+    The defaults are the application's name, UTF-8, and a connection time limit of `CONNECT_SECONDS` unless
+    `PGCONNECT_TIMEOUT` is set.
 
     Raises:
-        UsageError: the URL is not valid. The message does not contain it.
+        UsageError: The URL is not valid. The message does not contain it.
     """
     try:
         parameters = conninfo.conninfo_to_dict(url)
@@ -62,9 +62,9 @@ def parse_url(url: str) -> str:
 
 
 def identify(parameters: str) -> str:
-    """Return a text that two connection strings share only if they name the same database of the same server.
+    """Return a text that is equal for two connection strings only if they name the same database of the same server.
 
-    What `parameters`, a connection string of libpq, does not name comes from variables such as `PGHOST` and
+    `parameters` is a connection string of libpq; what it leaves open is taken from variables such as `PGHOST` and
     `PGSERVICE`. The text has no password.
     """
     known = {option.keyword.decode(): option.val for option in psycopg.pq.Conninfo.get_defaults()}
@@ -82,7 +82,7 @@ def connect(parameters: str, location: str) -> psycopg.Connection:
         location: Name of the database in messages.
 
     Raises:
-        StoreError: the server cannot be reached, or does not accept the user.
+        StoreError: The server cannot be reached, or does not accept the user.
     """
     try:
         # Without prepared statements, a pool of connections may be in between.
@@ -99,21 +99,20 @@ def connect(parameters: str, location: str) -> psycopg.Connection:
 def transaction(
     connection: psycopg.Connection, location: str, *, read_only: bool = False, seconds: float = LOST_SECONDS
 ) -> Iterator[None]:
-    """Return a context that is one transaction, in our schema and with time limits.
+    """Return a context that is one transaction with time limits, in which the schema `dlperf` is searched first.
 
-    It is committed at the end, and rolled back after an exception.
+    The transaction is committed at the end of the context, and rolled back after an exception.
 
     Args:
         connection: The connection.
         location: Name of the database in messages.
         read_only: True for a transaction that cannot write, and that is rolled back in any case.
-        seconds: Time after which a server that has not finished the transaction is regarded as lost; the connection is
-            then ended.
+        seconds: Time limit in seconds, after which the server is regarded as lost, and the connection is ended.
 
     Raises:
-        ConnectionLost: the connection ended, the server did not answer in time, or the transaction conflicted with
+        ConnectionLost: The connection ended, the server did not answer in time, or the transaction conflicted with
             another one.
-        StoreError: in place of every other error of psycopg.
+        StoreError: Any other error of psycopg, in its place.
     """
     try:
         with _limit(connection, seconds), connection.transaction(force_rollback=read_only):

@@ -55,10 +55,10 @@ class PostgresqlType(DatabaseType):
     name = "postgresql"
 
     def open(self, url: str) -> ResultDatabase:
-        """Return the database at a URL, which the person who starts the command has given. Nothing is connected yet.
+        """Return the database at a URL that the user has given; this connects to no server yet.
 
         Raises:
-            UsageError: the URL is not valid. The message does not contain it.
+            UsageError: The URL is not valid. The message does not contain it.
         """
         return PostgresqlDatabase(url)
 
@@ -70,10 +70,10 @@ class PostgresqlDatabase(ResultDatabase):
     constructor does not connect.
 
     Args:
-        url: URL of the database.
+        url: URL of the database, such as postgresql://HOST/DATABASE.
 
     Raises:
-        UsageError: the URL is not valid. The message does not contain it.
+        UsageError: The URL is not valid. The message does not contain it.
     """
 
     def __init__(self, url: str) -> None:
@@ -85,16 +85,16 @@ class PostgresqlDatabase(ResultDatabase):
     def query(self, sql: str, largest: float = math.inf) -> Answer:
         """Run an SQL query in a read-only transaction, and return the selected rows.
 
-        Numbers of the type `numeric` become int or float, JSON and arrays JSON text, and values of other types text.
+        Values of the type `numeric` become int or float, JSON and arrays become JSON text, and other types become text.
 
         Args:
             sql: The query, one statement.
             largest: Maximum memory of the selected rows in bytes.
 
         Raises:
-            UsageError: the query is not valid, selects nothing or more than `largest`, takes too long, or would do
-                something other than read.
-            StoreError: the database cannot be used, or its tables are of another version.
+            UsageError: The query is not valid, selects nothing or more than `largest`, takes longer than
+                `STATEMENT_SECONDS`, or would do something other than read.
+            StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
         return self._read(lambda connection: _select(connection, sql, largest))
 
@@ -102,17 +102,17 @@ class PostgresqlDatabase(ResultDatabase):
         """Return a row for each column that a query can name: its table, name, SQL type and description.
 
         Raises:
-            StoreError: the database cannot be used, or its tables are of another version.
+            StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
         return self._read(lambda connection: PostgresqlTables(connection).describe())
 
     def load(self, run_id: str) -> Result:
-        """Return the result of a run, with its records.
+        """Return the result of the run `run_id`, with its records.
 
         Raises:
-            UnknownName: the database has no result of the run `run_id`.
-            DocumentError: the result is damaged.
-            StoreError: the database cannot be used, or its tables are of another version.
+            UnknownName: The database has no result of this run.
+            DocumentError: The result is damaged.
+            StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
         rows = self._read(
             lambda connection: connection.execute(
@@ -124,12 +124,13 @@ class PostgresqlDatabase(ResultDatabase):
         return unpack(rows[0][0], f"The result {run_id} in {self.location}")
 
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return name → version of those of the runs `run_ids` that the database has.
+        """Return a mapping from run id to version, with those of the runs `run_ids` that the database has.
 
-        The tables are created if there are none. After a lost connection, it is tried again with a new one.
+        The tables are created if there are none. After a lost connection, this is tried again with a new one, at most
+        three times.
 
         Raises:
-            StoreError: the database cannot be used, or its tables are of another version.
+            StoreError: The database cannot be used, or its tables are of another version.
         """
         rows = self._write(
             lambda connection: connection.execute(
@@ -141,15 +142,16 @@ class PostgresqlDatabase(ResultDatabase):
     def upload(self, result: Result, version: Version) -> None:
         """Write a result in one transaction, unless the database has the same or a later version of it.
 
-        The tables are created if there are none. After a lost connection, the upload is tried again with a new one.
+        The tables are created if there are none. After a lost connection, the upload is tried again with a new one, at
+        most three times.
 
         Args:
             result: The result.
-            version: The version of its file: when it was changed, and its size.
+            version: The version of the result's file: when it was changed, and its size.
 
         Raises:
             DocumentError: PostgreSQL cannot hold this result, or its records cannot be read.
-            StoreError: the database cannot be used, or its tables are of another version.
+            StoreError: The database cannot be used, or its tables are of another version.
         """
         document = pack(result)
         row = (result.id, version.modified, version.size)
@@ -175,12 +177,12 @@ class PostgresqlDatabase(ResultDatabase):
         self._write(replace)
 
     def upgrade(self) -> None:
-        """Build tables of an older version again from the complete results; do nothing for this version.
+        """Build tables of an older version again from the complete results; do nothing if they have this version.
 
         The tables are created if there are none. A result that cannot be read is noted in the table `unreadable`.
 
         Raises:
-            StoreError: the database cannot be used, or its tables are of a newer version.
+            StoreError: The database cannot be used, or its tables are of a newer version.
         """
         self._write(lambda connection: None, upgrade_older, _UPGRADE_SECONDS)
 

@@ -23,17 +23,19 @@ _BATCH = 20
 
 
 class PostgresqlTables(Tables):
-    """The tables of results, and that of the complete results."""
+    """The tables of results, and the table `documents` of the complete results."""
 
     TYPES = {str: "TEXT", int: "BIGINT", float: "DOUBLE PRECISION", bool: "BOOLEAN"}  # noqa: RUF012 - constant
     PLACE = "%s"
     ADD_COLUMN = "ADD COLUMN IF NOT EXISTS"
 
     def columns(self, table: str) -> dict[str, str]:
-        """Return column → SQL type of a table in the schema `dlperf`, in order; empty if there is no such table.
+        """Return a dict from column to SQL type of a table in the schema `dlperf`, in the table's order.
+
+        It is empty if there is no such table.
 
         Raises:
-            psycopg.Error: the query failed.
+            psycopg.Error: The query failed.
         """
         rows = self.connection.execute(
             "SELECT attname, upper(format_type(atttypid, NULL)) FROM pg_attribute "
@@ -43,10 +45,10 @@ class PostgresqlTables(Tables):
         return dict(rows.fetchall())
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete all rows of the results with these names, and the complete results. Unknown names are ignored.
+        """Delete all rows of the results with these ids, and the complete results; ignore unknown ids.
 
         Raises:
-            psycopg.Error: a statement failed.
+            psycopg.Error: A statement failed.
         """
         names = list(ids)
         super().delete(names)
@@ -54,10 +56,10 @@ class PostgresqlTables(Tables):
 
 
 def stored_version(connection: psycopg.Connection) -> int | None:
-    """Return the version of the tables; None if there are none, and 0 if the table `store` is empty.
+    """Return the version of the tables in the database; None if there are none, and 0 if the table `store` is empty.
 
     Raises:
-        psycopg.Error: a query failed.
+        psycopg.Error: A query failed.
     """
     # Not `to_regclass`, which may not see what another transaction created during this one.
     store = connection.execute(
@@ -73,13 +75,13 @@ def stored_version(connection: psycopg.Connection) -> int | None:
 
 
 def create_missing(connection: psycopg.Connection) -> int:
-    """Create the tables if there are none, and return their version. Call this in a transaction.
+    """Create the tables if there are none, and return the version of the tables; call this in a transaction.
 
-    The rest of the transaction has the role of the schema's owner, if the user is a member of it: what one user of a
-    team creates, others can change.
+    The rest of the transaction has the role of the schema's owner, if the user is a member of it, so that what one user
+    of a team creates, others can change.
 
     Raises:
-        psycopg.Error: a statement failed.
+        psycopg.Error: A statement failed.
     """
     owner = connection.execute(
         "SELECT quote_ident(rolname) FROM pg_namespace JOIN pg_roles ON pg_roles.oid = nspowner "
@@ -106,13 +108,13 @@ def create_missing(connection: psycopg.Connection) -> int:
 
 
 def upgrade_older(connection: psycopg.Connection) -> int:
-    """Build the tables of an older version again from the complete results, and return the version of the tables.
+    """Build tables of an older version again from the complete results; return the version that the tables then have.
 
     Tables of this or a newer version are unchanged; missing ones are created. A result that cannot be read any more is
-    in the table `unreadable`. Call this in a transaction.
+    noted in the table `unreadable`. Call this in a transaction.
 
     Raises:
-        psycopg.Error: a statement failed.
+        psycopg.Error: A statement failed.
     """
     version = create_missing(connection)
     if version >= VERSION:
@@ -138,10 +140,10 @@ def upgrade_older(connection: psycopg.Connection) -> int:
 
 
 def pack(result: Result) -> bytes:
-    """Return a complete result, with its records, as compressed JSON: zlib, UTF-8.
+    """Return a complete result, with its records, as JSON in UTF-8, compressed with zlib.
 
     Raises:
-        DocumentError: its records cannot be read, or it is too large.
+        DocumentError: The records cannot be read, or the compressed result is larger than 256 MiB.
     """
     document = zlib.compress(json.dumps(result.to_dict()).encode())
     if len(document) > _LARGEST:
@@ -150,14 +152,14 @@ def pack(result: Result) -> bytes:
 
 
 def unpack(document: bytes, source: str) -> Result:
-    """Return the result of compressed JSON, which anybody with access to the database may have written.
+    """Return the result in a compressed document, which anyone with access to the database may have written.
 
     Args:
-        document: What `pack` returned.
+        document: Bytes that `pack` returned; others are refused.
         source: Name of the result in messages.
 
     Raises:
-        DocumentError: it is not a valid result, or too large.
+        DocumentError: The document is not a valid result, or is too large.
     """
     try:
         decompressor = zlib.decompressobj()

@@ -59,10 +59,10 @@ class Ray(CommandLauncher):
     placement_variables = (_NODE, _HOSTS)
 
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
-        """Return a list of one command, the driver's, a process with Ray that starts all agents.
+        """Return a list of one command: that of the driver, a process that connects to Ray and starts all agents.
 
-        It reads the bundle from its standard input, and forwards the agents' output. Nothing is started. `job` has
-        `RayOptions`.
+        The driver reads the bundle from its standard input, and forwards the agents' output. Nothing is started here.
+        The options of `job` are `RayOptions`.
         """
         options: RayOptions = job.options
         placement = PlacementArguments(f"${_NODE}", f"${_HOSTS}", options.interface, options.ports)

@@ -31,15 +31,17 @@ _SHORTEST_SECRET = 4
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `dlperf-track`, and return the exit code: 0, that of an error, or 5 if a result was not sent.
+    """Run the program `dlperf-track`, and return its exit code.
 
-    The places of the results are printed on standard output, and errors on standard error, each as one line.
+    The code is 0 if all results were sent, 5 if a result was not sent, and that of a `DlperfError` if the arguments
+    cannot be used. The places of the results are printed on standard output, and errors on standard error, each as one
+    line.
 
     Args:
         arguments: Words of the command line without the program's name; None: those of this process.
 
     Raises:
-        SystemExit: the command line is not valid (2), or `--help` is one of the words (0).
+        SystemExit: The command line is not valid (code 2), or `--help` is one of the words (code 0).
     """
     options = _parser().parse_args(arguments)
     try:

@@ -17,15 +17,16 @@ ID_TAG = "dlperf.id"
 
 
 def write(run: TrackedRun) -> str:
-    """Write a run to the server or database in `MLFLOW_TRACKING_URI`, and return a text that names it.
+    """Write a run to the server or database that `MLFLOW_TRACKING_URI` names; return a text such as `MLflow run ID`.
 
-    The experiment is `MLFLOW_EXPERIMENT_ID` or `MLFLOW_EXPERIMENT_NAME`, else `dlperf`, which is created if it is
-    missing. An earlier MLflow run of the same result is deleted when the new one is complete; MLflow can restore it.
-    The variable MLFLOW_HTTP_REQUEST_MAX_RETRIES is set in this process unless it is set. Errors of the library are not
-    caught.
+    The experiment is `MLFLOW_EXPERIMENT_ID` or `MLFLOW_EXPERIMENT_NAME`, else `dlperf`; one that is named is created if
+    it is missing. An earlier MLflow run of the same result is deleted when the new one is complete; MLflow can restore
+    it. If MLFLOW_HTTP_REQUEST_MAX_RETRIES is not set, it is set to 2 in this process.
 
     Raises:
-        ImportError: the library cannot be imported.
+        ImportError: MLflow cannot be imported.
+        mlflow.exceptions.MlflowException: The server or database cannot be reached, or refuses the run. Other errors of
+            MLflow pass through, too.
     """
     # With MLflow's default, it takes minutes until the error about a server that refuses connections.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")

@@ -19,18 +19,19 @@ TIMEOUT_VARIABLE = "DLPERF_TRACKERS_TIMEOUT"
 
 
 class TrackerObserver:
-    """An observer that sends each result to trackers when its run has ended.
+    """An observer of runs that sends each result to trackers when the run has ended.
 
-    The installed one takes its trackers from the environment variable `DLPERF_TRACKERS`: `mlflow,prometheus:DIR`.
-    Without it, nothing is sent. A tracker that fails is a `RuntimeWarning`, and one that exceeds the time limit is
-    not used again. The result of a run that was interrupted is not sent.
+    The installed one takes its trackers from the environment variable `DLPERF_TRACKERS`, such as
+    `mlflow,prometheus:DIR`. Without the variable, nothing is sent. If a tracker fails, a `RuntimeWarning` is issued; if
+    it exceeds the time limit, it is not used again. The result of a run that was interrupted is not sent.
 
     Args:
-        trackers: Names of trackers, as `send` takes them; None: those of `DLPERF_TRACKERS`, where one that cannot
-            be used is a warning.
+        trackers: Trackers such as `mlflow` or `prometheus:DIR`; None: those of `DLPERF_TRACKERS`, where one that cannot
+            be used causes a warning only.
 
     Raises:
-        UsageError: one of `trackers` cannot be used, as in `send`.
+        UsageError: A tracker in `trackers` is unknown, its directory is missing or not allowed, or its library is not
+            installed.
     """
 
     def __init__(self, trackers: Iterable[str] | None = None) -> None:
@@ -47,15 +48,16 @@ class TrackerObserver:
 
     @hookimpl
     def dlperf_run_started(self, directory: str | None) -> None:
-        """Note the directory of the run, for messages; None if the run has none."""
+        """Note the directory of the run, which messages name; None if the run has no directory."""
         self.directory = directory
 
     @hookimpl
     def dlperf_result(self, result: Result) -> None:
         """Send the result to each tracker, one after the other, unless the run was interrupted.
 
-        A tracker that fails is a `RuntimeWarning`; one that exceeds the time limit is removed from `destinations`. With
-        the variable `DLPERF_TRACKERS_REDACT`, the names of hosts and users are left out.
+        If a tracker fails, a `RuntimeWarning` is issued; if it exceeds the time limit, it is also removed from
+        `destinations`. If the variable `DLPERF_TRACKERS_REDACT` is neither empty nor `0`, the names of hosts and users
+        are left out.
         """
         for destination in tuple(self.destinations):
             if result.status != "interrupted":

@@ -26,8 +26,8 @@ def write(run: TrackedRun, directory: Path) -> str:
         directory: The directory of the text files; it is created if needed.
 
     Raises:
-        ImportError: the library cannot be imported.
-        OSError: the file cannot be written.
+        ImportError: The library `prometheus_client` cannot be imported.
+        OSError: The file cannot be written.
     """
     client = import_library("prometheus_client")
     registry = client.CollectorRegistry()

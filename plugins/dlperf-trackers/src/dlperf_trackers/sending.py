@@ -34,7 +34,7 @@ class TrackerTimedOut(TrackerFailed):
 def send(
     result: Result, tracker: str | Destination, *, redact: bool = False, timeout: float = TIMEOUT
 ) -> None:
-    """Send a result to a tracker, in a separate process.
+    """Send a result to a tracker in a separate process, and wait until it has taken the result.
 
         send(result, "mlflow")
         send(result, "prometheus:/var/lib/node_exporter")
@@ -43,16 +43,17 @@ def send(
 
     Args:
         result: The result.
-        tracker: Name of the tracker, with `:DIR` for those that write to a directory.
+        tracker: Name of the tracker, such as `mlflow`, followed by `:DIR` if it writes to a directory.
         redact: True to leave out the names of hosts and users.
         timeout: Time limit in seconds. At its end, the process is killed.
 
     Raises:
-        UsageError: the tracker is unknown or misses its directory or its library; also any subclass.
-        TrackerFailed: the tracker did not take the result. The message has no credentials. After `timeout` seconds, the
+        UsageError: The tracker is unknown, its directory is missing or not allowed, or its library is not installed;
+            also any subclass.
+        TrackerFailed: The tracker did not take the result. The message has no credentials. After `timeout` seconds, the
             error is its subclass TrackerTimedOut.
-        DocumentError: the result's records cannot be read.
-        OSError: the process cannot be started, or there is no room for temporary files.
+        DocumentError: The result's records cannot be read.
+        OSError: The process cannot be started, or there is no room for temporary files.
     """
     destination = parse_destination(tracker) if isinstance(tracker, str) else tracker
     # -P: a file mlflow.py in the current directory is not imported.

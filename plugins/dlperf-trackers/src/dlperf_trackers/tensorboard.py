@@ -12,18 +12,18 @@ _PARTIAL = ".partial"
 
 
 def write(run: TrackedRun, directory: Path) -> str:
-    """Write the event file of a run, and return its path. A reader sees the old file or the whole new one.
+    """Write the event file of a run, and return its path; a reader sees the old file or the whole new one.
 
-    It is in a folder of the run's name. The file's name has no host name, unlike that of other writers. Scalars are at
-    step 0; those of the repeats, in `repeats/`, at the number of the repeat. Earlier files of the run are removed.
+    The file is in a folder with the run's name, where it replaces earlier files of the run. Its name has no host name,
+    unlike that of other writers. Scalars are at step 0; those of the repeats, in `repeats/`, are at the steps 1, 2, ….
 
     Args:
         run: The run.
         directory: The log directory of TensorBoard; it is created if needed.
 
     Raises:
-        ImportError: the library cannot be imported.
-        OSError: the file cannot be written.
+        ImportError: The library `tensorboard` cannot be imported.
+        OSError: The file cannot be written.
     """
     events = import_library("tensorboard.compat.proto.event_pb2")
     scalar = import_library("tensorboard.plugins.scalar.summary").scalar_pb

@@ -18,7 +18,7 @@ Scalar = str | int | float | bool
 
 @frozen(kw_only=True)
 class TrackedRun:
-    """What a tracker writes of a result. It is the same for all trackers."""
+    """The part of a result that trackers write, which is the same for all trackers."""
 
     id: str
     """Name of the run."""
@@ -45,10 +45,10 @@ class TrackedRun:
 
     @classmethod
     def from_result(cls, result: Result) -> TrackedRun:
-        """Return what trackers write of a result. Its records are read.
+        """Return the part of a result that trackers write; this reads the result's records.
 
         Raises:
-            DocumentError: the result's records cannot be read.
+            DocumentError: The records cannot be read.
         """
         names_taken: set[str] = set()
         metrics: dict[str, float] = {}

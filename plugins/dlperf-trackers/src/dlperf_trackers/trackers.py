@@ -15,8 +15,8 @@ from dlperf_sdk.errors import UnknownName, UsageError
 class Tracker:
     """Declaration of a tracker.
 
-    The module of its name in this package has a function `write`, which takes a `TrackedRun` and, if
-    `needs_directory` is set, a directory. It returns the place that it wrote to, for people.
+    The module with its name in this package has a function `write`, which takes a `TrackedRun` and, if
+    `needs_directory` is set, a directory. The function returns a text that tells the user where the run is.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Destination:
 
 
 def parse_destination(text: str) -> Destination:
-    """Return the destination that a user typed: `mlflow` or `prometheus:DIR`. Nothing is imported.
+    """Return the destination that a text names, such as `mlflow` or `prometheus:DIR`; nothing is imported.
 
     Raises:
-        UnknownName: there is no such tracker.
-        UsageError: the directory is missing, the tracker takes none, or the tracker's library is not installed.
+        UnknownName: There is no such tracker.
+        UsageError: The directory is missing, the tracker takes none, or the tracker's library is not installed.
     """
     name, _, directory = text.strip().partition(":")
     if name not in TRACKERS:
@@ -76,11 +76,11 @@ def parse_destination(text: str) -> Destination:
 
 
 def import_library(module: str) -> Any:
-    """Import and return a module of a tracker's library.
+    """Import the module with the name `module`, of a tracker's library, and return it.
 
-    The libraries have no types that this distribution could rely on, and none is imported before it is used.
+    Its type is Any, because this distribution does not depend on the libraries, and imports none before it is used.
 
     Raises:
-        ImportError: the module cannot be imported.
+        ImportError: The module cannot be imported.
     """
     return importlib.import_module(module)

@@ -12,13 +12,14 @@ LONGEST_TAG = 64
 
 
 def write(run: TrackedRun) -> str:
-    """Write a run to the server, or in offline mode to `WANDB_DIR`; return its URL or directory.
+    """Write a run to the server of Weights & Biases, or in offline mode to a directory; return its URL or directory.
 
-    The project is `WANDB_PROJECT`, else `dlperf`. The library sends nothing about the user, the host, the repository,
-    the installed packages or the console. Errors of the library are not caught.
+    The project is `WANDB_PROJECT`, else `dlperf`; the variable `WANDB_DIR` names the parent of the directory. The
+    library sends nothing about the user, the host, the repository, the installed packages or the console. Errors of the
+    library pass through.
 
     Raises:
-        ImportError: the library cannot be imported.
+        ImportError: The library `wandb` cannot be imported.
     """
     wandb = import_library("wandb")
     settings = wandb.Settings(

@@ -14,7 +14,7 @@ AUXILIARY_WEIGHT = 0.4
 
 
 class Convolution(NamedTuple):
-    """A convolution without bias, followed by batch norm without gamma and by ReLU."""
+    """An entry of a table: a convolution without bias, followed by batch norm without gamma and by ReLU."""
 
     outputs: int
     height: int = 1
@@ -25,7 +25,10 @@ class Convolution(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """A 3×3 pool: unpadded with stride 2, padded by one on all sides with stride 1. An average ignores padding."""
+    """An entry of a table: a 3×3 pool, unpadded with stride 2, padded by one on all sides with stride 1.
+
+    An average ignores padding.
+    """
 
     kind: str
     """`max` or `average`."""
@@ -33,7 +36,7 @@ class Pool(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Two convolutions of the same input, whose outputs are concatenated along the channels."""
+    """An entry of a table: two convolutions of the same input, whose outputs are concatenated along the channels."""
 
     first: Convolution
     second: Convolution

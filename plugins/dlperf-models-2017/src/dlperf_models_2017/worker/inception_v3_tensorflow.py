@@ -23,7 +23,7 @@ class Convolution(tf.Module):
     """A convolution without bias, followed by batch norm without gamma and by ReLU.
 
     Batch norm uses the statistics of this replica's micro-batch. `weights` are the `Weights` of the network, `name` is
-    the layer's in the manifest, `layer` its entry in a table.
+    the layer's name in the manifest, and `layer` is a `Convolution` of `inception_v3`.
 
     Raises:
         ManifestError: The manifest has no such layer.
@@ -62,7 +62,7 @@ class Convolution(tf.Module):
 class Pooling(tf.Module):
     """A 3×3 pool: unpadded with stride 2, padded by one on all sides with stride 1. An average ignores padding.
 
-    `layout` is `NCHW` or `NHWC`, and `layer` the pool's entry in a table.
+    `layout` is `NCHW` or `NHWC`, and `layer` a `Pool` of `inception_v3`.
     """
 
     def __init__(self, layout, layer):
@@ -78,7 +78,7 @@ class Pooling(tf.Module):
 class Concatenation(tf.Module):
     """Modules with the same input, whose outputs are concatenated along the channels.
 
-    `layout` is `NCHW` or `NHWC`, and `branches` are the modules.
+    `layout` is `NCHW` or `NHWC`, and `branches` is an iterable of the modules.
     """
 
     def __init__(self, layout, branches):
@@ -91,9 +91,10 @@ class Concatenation(tf.Module):
 
 
 class Branch(tf.Module):
-    """The layers of a table's branch, one after another; `name` is the branch's in the manifest.
+    """The layers of a branch of `inception_v3`, one after another.
 
-    `weights` are the `Weights` of the network, and `layers` are entries of a table.
+    `weights` are the `Weights` of the network, `name` is the branch's name in the manifest, such as `mixed.0.1`, and
+    `layers` is its tuple of entries.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the branch.
@@ -110,9 +111,9 @@ class Branch(tf.Module):
 
 
 def build_layer(weights, name, layer):
-    """Return the module for `layer`, an entry of a table; `name` is the layer's in the manifest.
+    """Return the module for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
 
-    `weights` are the `Weights` of the network.
+    `weights` are the `Weights` of the network, and `name` is the layer's name in the manifest.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the layer.
@@ -126,7 +127,7 @@ def build_layer(weights, name, layer):
 
 
 class InceptionV3(tf.Module):
-    """Inception v3: the stem, eleven modules, the mean over positions, a linear layer; perhaps the auxiliary head.
+    """Inception v3: the stem, eleven modules, the mean over positions, a linear layer, and perhaps the auxiliary head.
 
     `weights` are the `Weights` of the network, and `auxiliary` is True for the auxiliary head.
 
@@ -170,12 +171,12 @@ class InceptionV3(tf.Module):
 
 
 class InceptionV3Trainer(TensorFlowTrainer):
-    """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
+    """The trainer of Inception v3: classifies images. The loss is the cross entropy of both heads."""
 
     def build(self, options):
-        """Return the network; the weights give the number of classes.
+        """Return the network; the manifest's shapes give the number of classes.
 
-        `options` holds the values of the model's options by name, of which `auxiliary` is read.
+        `options` is a dict with the values of the model's options, of which `auxiliary` is read.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.
@@ -191,11 +192,12 @@ class InceptionV3Trainer(TensorFlowTrainer):
         return network(tf.cast(batch["image"], self.dtype))
 
     def loss(self, outputs, batch):
-        """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
+        """Return the loss of the main head plus 0.4 × that of the auxiliary head, if there is one: a float32 scalar.
 
         Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
-        `label_smoothing` is the share of the target that is spread over all classes. `outputs` holds the logits of each
-        head, (B, classes), the main head's first; `batch["label"]` holds the indices of the classes, (B,).
+        `label_smoothing` is the share of the target that is spread over all classes. `outputs` is a sequence of the
+        logits of each head, (B, classes), the main head's first. `batch` is a dict from input name to tensor; its
+        `label` holds the indices of the classes, (B,).
         """
         losses = [self._cross_entropy(logits, batch["label"]) for logits in outputs]
         return losses[0] + sum(AUXILIARY_WEIGHT * loss for loss in losses[1:])

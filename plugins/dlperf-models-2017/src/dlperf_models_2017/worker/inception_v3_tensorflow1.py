@@ -17,9 +17,10 @@ from dlperf_models_2017.worker.inception_v3 import (
 
 
 def convolve(weights, name, layer, x):
-    """Return a convolution of x without bias, followed by batch norm without gamma and by ReLU.
+    """Return the output of a layer for x: a convolution without bias, batch norm without gamma, and ReLU.
 
-    `weights` are the `Weights` of the network. `name` is the layer's in the manifest, `layer` its entry in a table.
+    `weights` are the `Weights` of the network, `name` is the layer's name in the manifest, `layer` is a `Convolution`
+    of `inception_v3`, and x is a tensor of images in the layout of `weights`.
 
     Raises:
         ManifestError: The manifest has no such layer.
@@ -34,14 +35,14 @@ def convolve(weights, name, layer, x):
 
 
 def pool(layout, kind, x, size, stride, padding):
-    """Return a pool of x, which is an average or a maximum. An average ignores padding.
+    """Return the average or the maximum of x over windows; an average ignores padding.
 
     Args:
         layout: `NCHW` or `NHWC`.
         kind: `average` or `max`.
-        x: The images.
-        size: Height and width of the pool in pixels.
-        stride: Its step in both directions, in pixels.
+        x: The images, a tensor in this layout.
+        size: Height and width of a window in pixels.
+        stride: Step of the windows in both directions, in pixels.
         padding: `SAME` or `VALID`, TensorFlow's padding.
     """
     function = tf.nn.avg_pool if kind == "average" else tf.nn.max_pool
@@ -49,7 +50,10 @@ def pool(layout, kind, x, size, stride, padding):
 
 
 def concatenate(weights, parts):
-    """Return the tensors `parts` joined along their channels; `weights` have the layout."""
+    """Return the tensors in `parts`, an iterable, joined along their channels.
+
+    `weights` are the `Weights` of the network, whose `layout` says which axis has the channels.
+    """
     return tf.concat(list(parts), weights.layout.index("C"))
 
 
@@ -72,7 +76,7 @@ def _apply_branch(weights, name, layers, x):
 
 
 def inception_v3(weights, x, auxiliary):
-    """Return the logits of each head, a list of (B, classes), the main head first.
+    """Return the logits of each head, a list of tensors (B, classes), the main head's first.
 
     The layers are the stem, eleven modules, the mean over positions, a linear layer; with `auxiliary`, the auxiliary
     head as well.
@@ -110,29 +114,31 @@ def _classify(weights, name, x):
 
 
 class InceptionV3Trainer(ResNet50Trainer):
-    """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
+    """The trainer of Inception v3: classifies images. The loss is the cross entropy of both heads."""
 
     def build(self, options):
-        """Return the network, a function of the weights and the images; the weights give the number of classes.
+        """Return the network, a function of the `Weights` and a tensor of images that returns a list of logits.
 
-        `options` holds the values of the model's options by name.
+        `options` is a dict with the values of the model's options, of which `auxiliary` is read. The manifest's shapes
+        give the number of classes.
         """
         return lambda weights, x: inception_v3(weights, x, options["auxiliary"])
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a list of one tensor per head, (B, classes).
 
-        The main head is the first. `network` is what `build` returned. `batch` holds the model's inputs by name,
-        tensors of the graph; of these, `image` is read.
+        The main head is the first. `network` is what `build` returned. `batch` is a dict from input name to tensor of
+        the graph, of which `image` is read.
         """
         return network(self.weights, tf.cast(batch["image"], self.dtype))
 
     def loss(self, outputs, batch):
-        """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
+        """Return the loss of the main head plus 0.4 × that of the auxiliary head, if there is one: a float32 scalar.
 
         Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
-        `label_smoothing` is the share of the target that is spread over all classes. `outputs` holds the logits of each
-        head, (B, classes), the main head's first; `batch["label"]` holds the indices of the classes, (B,).
+        `label_smoothing` is the share of the target that is spread over all classes. `outputs` is a sequence of the
+        logits of each head, (B, classes), the main head's first. `batch` is a dict from input name to tensor; its
+        `label` holds the indices of the classes, (B,).
         """
         cross_entropy = super().loss
         losses = [cross_entropy((logits,), batch) for logits in outputs]

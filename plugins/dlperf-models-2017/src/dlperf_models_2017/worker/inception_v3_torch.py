@@ -21,7 +21,7 @@ from dlperf_models_2017.worker.inception_v3 import (
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm of `channels` channels without gamma, with the statistics of this replica's micro-batch."""
+    """Batch norm without gamma for `channels` channels, with the statistics of this replica's micro-batch."""
 
     def __init__(self, channels):
         super().__init__(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
@@ -31,9 +31,10 @@ class BatchNorm(nn.BatchNorm2d):
 
 
 class Convolution(nn.Module):
-    """A convolution without bias, followed by batch norm and ReLU; `layer` is its entry in a table.
+    """A convolution without bias, followed by batch norm and ReLU.
 
-    The input has `inputs` channels. The attribute `outputs` is the number of output channels.
+    `layer` is a `Convolution` of `inception_v3`. The input has `inputs` channels; the attribute `outputs` is the number
+    of output channels.
     """
 
     def __init__(self, inputs, layer):
@@ -45,9 +46,9 @@ class Convolution(nn.Module):
         self.outputs = layer.outputs
 
     def forward(self, x):
-        """Return the layer's output: (B, inputs, H, W) → (B, outputs, H', W').
+        """Return the layer's output for x: (B, inputs, H, W) → (B, outputs, H', W').
 
-        H' and W' follow from the stride and the padding of the layer.
+        H' and W' follow from the kernel, the stride and the padding of the layer.
         """
         return F.relu(self.norm(self.conv(x)), inplace=True)
 
@@ -61,14 +62,18 @@ class Concatenation(nn.ModuleList):
         return sum(branch.outputs for branch in self)
 
     def forward(self, x):
-        """Return the concatenated outputs: (B, inputs, H, W) → (B, outputs, H', W')."""
+        """Return the outputs of all modules for x, concatenated: (B, inputs, H, W) → (B, outputs, H', W').
+
+        All modules change H and W to the same H' and W'.
+        """
         return torch.cat([branch(x) for branch in self], 1)
 
 
 class Branch(nn.Sequential):
-    """The layers of a table's branch, one after another; its input has `inputs` channels.
+    """The layers of a branch of `inception_v3`, one after another.
 
-    The attribute `outputs` is the number of output channels.
+    `layers` is the branch's tuple of entries. The input has `inputs` channels; the attribute `outputs` is the number of
+    output channels.
     """
 
     def __init__(self, inputs, layers):
@@ -80,7 +85,10 @@ class Branch(nn.Sequential):
 
 
 def build_layer(inputs, layer):
-    """Return the module for `layer`, an entry of a table, for an input of `inputs` channels."""
+    """Return the module for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
+
+    Its input has `inputs` channels.
+    """
     if isinstance(layer, Split):
         return Concatenation(Convolution(inputs, part) for part in layer)
     if not isinstance(layer, Pool):
@@ -91,9 +99,9 @@ def build_layer(inputs, layer):
 
 
 class InceptionV3(nn.Module):
-    """Inception v3: the stem, eleven modules, the mean over positions, a linear layer.
+    """Inception v3: the stem, eleven modules, the mean over positions, a linear layer, and perhaps the auxiliary head.
 
-    `classes` is the number of classes; if `auxiliary`, the network has the auxiliary head, too.
+    `classes` is the number of classes, and `auxiliary` is True for the auxiliary head.
     """
 
     def __init__(self, classes, auxiliary):
@@ -110,9 +118,10 @@ class InceptionV3(nn.Module):
         self.fc = nn.Linear(FEATURES, classes)
 
     def forward(self, x):
-        """Return the logits of each head, a tuple of (B, classes), the main head first, of images: (B, 3, H, W).
+        """Return the logits of the images x, (B, 3, H, W): a tuple of a tensor (B, classes) per head.
 
-        The axes are in this order in both layouts; images are cast to the type of the weights.
+        The main head is the first; the auxiliary head, if there is one, is the second. The axes of x are in this order
+        in both layouts; `nhwc` is the memory format `channels_last`. The images are cast to the type of the weights.
         """
         x, auxiliary_logits = self.stem(x.to(self.fc.weight.dtype)), ()
         for index, module in enumerate(self.mixed):
@@ -124,10 +133,10 @@ class InceptionV3(nn.Module):
 
 
 class InceptionV3Trainer(TorchTrainer):
-    """The trainer of Inception v3: images to classes, with the cross entropy of both heads as its loss."""
+    """The trainer of Inception v3: classifies images. The loss is the cross entropy of both heads."""
 
     def build(self, options):
-        """Return the network for `num_classes` and `auxiliary` of `options`, the model's options by name."""
+        """Return the network; `num_classes` and `auxiliary` are read from `options`, a dict of the model's options."""
         return InceptionV3(options["num_classes"], options["auxiliary"])
 
     def outputs(self, network, batch):
@@ -139,11 +148,12 @@ class InceptionV3Trainer(TorchTrainer):
         return network(batch["image"])
 
     def loss(self, outputs, batch):
-        """Return the loss of the main head plus 0.4 × that of the auxiliary head: a float32 scalar.
+        """Return the loss of the main head plus 0.4 × that of the auxiliary head, if there is one: a float32 scalar.
 
         Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
-        `label_smoothing` is the share of the target that is spread over all classes. `outputs` holds the logits of each
-        head, (B, classes), the main head's first; `batch["label"]` holds the indices of the classes, (B,).
+        `label_smoothing` is the share of the target that is spread over all classes. `outputs` is a sequence of the
+        logits of each head, (B, classes), the main head's first. `batch` is a dict from input name to tensor; its
+        `label` holds the indices of the classes, (B,).
         """
         smoothing = self.request.model_options["label_smoothing"]
         losses = [F.cross_entropy(logits, batch["label"], label_smoothing=smoothing) for logits in outputs]

@@ -7,9 +7,9 @@ class ResNet50V1Trainer(ResNet50Trainer):
     """The trainer of ResNet-50 v1: that of ResNet-50 with another network."""
 
     def build(self, options):
-        """Return the network; conv1 of each bottleneck has the block's stride, and conv2 has stride 1.
+        """Return the network, ResNet-50 with the stride of each bottleneck in its first 1×1 convolution.
 
-        `options` holds the values of the model's options by name; it is not used.
+        `options` is not used: the manifest's shapes give the number of classes.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.

@@ -9,8 +9,9 @@ class ResNet50V1Trainer(ResNet50Trainer):
     """The trainer of ResNet-50 v1: that of ResNet-50 with another network."""
 
     def build(self, options):
-        """Return the network, whose bottlenecks halve the resolution in their first 1×1 convolution.
+        """Return the network, a function of the `Weights` and a tensor of images that returns logits.
 
-        `options` holds the values of the model's options by name; it is not used.
+        It is ResNet-50 with the stride of each bottleneck in its first 1×1 convolution. `options` is not used: the
+        manifest's shapes give the number of classes.
         """
         return partial(super().build(options), halving=(2, 1))

@@ -19,12 +19,13 @@ START = 0.95
 
 
 def main(arguments):
-    """Run the agents, and return when they have ended. The last event of the stream has the failure, if there is one.
+    """Run the agents of a case in a Ray cluster, and return when they have ended.
 
-    Standard input and output are those of this process. The placement group is removed at the end.
+    Standard input and output are those of this process. If there is a failure, the last event of the output stream has
+    it. The placement group is removed at the end.
 
     Args:
-        arguments: The settings as JSON, then the agents' command.
+        arguments: List of words: the settings as JSON, then the agents' command.
     """
     output, source = Output(), Input()
     settings = json.loads(arguments[0])

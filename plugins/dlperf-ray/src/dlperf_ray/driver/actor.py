@@ -10,22 +10,22 @@ PART = 1 << 16
 
 
 class Agent:
-    """The actor of one node: it starts the node's agent, and forwards its input and output."""
+    """The actor of one node: it starts the node's agent, and forwards the agent's input and output."""
 
     def describe(self):
-        """Return the address of the node, as Ray knows it."""
+        """Return the IP address of the node as text, as Ray knows it."""
         import ray
 
         return ray.util.get_node_ip_address()
 
     def start(self, command, variables):
-        """Start the agent; call this before the other methods.
+        """Start the agent; call this before the methods `feed`, `read` and `close`.
 
-        This process's variables `RAY_*` are not handed on.
+        Variables of this process whose names begin with `RAY_` are not handed on.
 
         Args:
-            command: Program and arguments of the agent.
-            variables: Environment variables to add to those of this process.
+            command: List of the program and the arguments of the agent.
+            variables: Dict of environment variables to add to those of this process.
 
         Returns:
             None, or a text with the reason why the agent could not be started.
@@ -58,9 +58,9 @@ class Agent:
         """Wait until the agent prints something or ends.
 
         Returns:
-            A tuple (output, exit code, errors). While the agent runs: the bytes that it printed, at most `PART`; None;
-                and an empty text. After its end: empty bytes; its exit code, negative for a signal; and the last 4000
-                bytes of its standard error as text.
+            A tuple (output, exit code, errors). While the agent runs, it has the bytes that the agent printed, at most
+            `PART`; None; and an empty text. After the end of the agent, it has empty bytes; the exit code, negative for
+            a signal; and the last 4000 bytes of its standard error as text.
         """
         data = os.read(self._process.stdout.fileno(), PART)
         if data:
@@ -70,6 +70,6 @@ class Agent:
         return b"", code, self._errors.read().decode("utf-8", "replace").strip()
 
     def close(self):
-        """Close the agent's standard input, which ends it. Do nothing if that fails; call this once."""
+        """Close the agent's standard input, which ends the agent; do nothing if that fails. Call this once."""
         with contextlib.suppress(OSError):
             os.close(self._process.stdin.detach().detach().fileno())

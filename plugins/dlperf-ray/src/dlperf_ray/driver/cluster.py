@@ -15,16 +15,17 @@ POLL = 0.5
 
 
 def connect(settings, output):
-    """Connect to the cluster.
+    """Connect to the Ray cluster, and return the module `ray`.
 
-    If it does not answer in time, a failure is written and this process ends with exit code 1.
+    If the cluster does not answer in time, a failure is written, and this process ends with exit code 1.
 
     Args:
-        settings: The launcher's settings; `address` and `timeout`, in seconds, are used.
-        output: The stream to which a failure is written, an `Output`.
+        settings: Dict of the launcher's settings; `address` and `timeout`, in seconds, are read.
+        output: The `Output` to which a failure is written.
 
     Returns:
-        The module `ray`, connected; None if a failure was written.
+        The module `ray`, connected; None if Ray cannot be imported or refuses the connection, and a failure was
+        written.
     """
     address = settings["address"]
     try:
@@ -65,11 +66,11 @@ def connect(settings, output):
 
 
 def shortage(ray, settings):
-    """Return sentences with the resources that the case needs and those that are free on each node.
+    """Return a text with the resources that the case needs and those that are free on each node, for a message.
 
     Args:
         ray: The module `ray`, connected.
-        settings: The launcher's settings; `nodes` and `bundle` (resource → amount per node) are used.
+        settings: Dict of the launcher's settings; `nodes` and `bundle` (resource → amount per node) are read.
     """
     from ray._private.state import available_resources_per_node
 
@@ -90,16 +91,16 @@ def shortage(ray, settings):
 
 
 def place(ray, settings, deadline, source, output):
-    """Wait until the cluster has reserved the nodes of the case.
+    """Wait until the cluster has reserved the nodes of the case, and return the placement group.
 
-    While it waits, it writes events `waiting`. If it returns None, nothing stays reserved.
+    Meanwhile, events `waiting` are written. If the result is None, nothing stays reserved.
 
     Args:
         ray: The module `ray`, connected.
-        settings: The launcher's settings; `id`, `nodes`, `bundle` and `timeout` are used.
-        deadline: Time on the monotonic clock at which waiting ends with a failure.
-        source: The driver's input, an `Input`; waiting ends when it is closed.
-        output: The stream to which events and a failure are written, an `Output`.
+        settings: Dict of the launcher's settings; `id`, `nodes`, `bundle` and `timeout` are read.
+        deadline: Time of `time.monotonic()` at which waiting ends with a failure.
+        source: The `Input` of the driver; waiting ends when it is closed.
+        output: The `Output` to which events and a failure are written.
 
     Returns:
         The placement group; None if a failure was written or the input is closed.

@@ -14,15 +14,15 @@ STOP = 6.0
 
 
 class Run:
-    """The agents of a run, on one actor per node, which the constructor creates.
+    """The agents of a run, one per node, each on an actor of Ray; the constructor creates the actors.
 
     Args:
-        ray: Ray, connected.
+        ray: The module `ray`, connected.
         group: The placement group.
-        settings: The settings of the launcher; `nodes` and `bundle` (resource → amount per node) are used.
-        deadline: Time on the monotonic clock until which all agents must have started.
-        source: The input of all agents, an `Input`.
-        output: The stream, an `Output`.
+        settings: Dict of the launcher's settings; `nodes` and `bundle` (resource → amount per node) are read.
+        deadline: Time of `time.monotonic()` until which all agents must have started.
+        source: The `Input` that is forwarded to all agents.
+        output: The `Output` to which the agents' lines, events and a failure are written.
     """
 
     def __init__(self, ray, group, settings, deadline, source, output):
@@ -45,9 +45,12 @@ class Run:
         self._failed = None
 
     def start(self, command):
-        """Start all agents with `command`, a list of program and arguments; return False if a failure was written.
+        """Start all agents with `command`, a list of the program and its arguments.
 
-        Call this once, and `serve` only after True.
+        Call this once, and `serve` only if the result is True.
+
+        Returns:
+            True if all agents have started; False if one could not be started, and a failure was written.
         """
         hosts = self._get_all([actor.describe.remote() for actor in self._actors])
         if hosts is None:
@@ -86,9 +89,9 @@ class Run:
         return results
 
     def serve(self):
-        """Forward input and output until the agent of node 0 or the input ends, or a node is lost.
+        """Forward input and output until the agent of node 0 or the input ends, or a node is lost; then call `stop`.
 
-        For a lost node, a failure is written. Call `stop` afterwards.
+        For a lost node, a failure is written.
         """
         feeding = set()
         while not self._source.is_closed.is_set():
@@ -149,7 +152,7 @@ class Run:
             self._failed = time.monotonic() + SETTLE, node, message.strip()
 
     def stop(self):
-        """End the agents, and wait until they have ended, at most `STOP` seconds. Their output is dropped."""
+        """End the agents, and wait at most `STOP` seconds until they have ended; drop what they still print."""
         for actor in self._actors:
             actor.close.remote()
         deadline = time.monotonic() + STOP

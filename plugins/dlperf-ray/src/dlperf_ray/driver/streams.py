@@ -8,13 +8,13 @@ from actor import PART
 
 
 class Input:
-    """Standard input, which a thread reads from the construction on.
+    """Standard input of the driver, which a thread reads from the construction on.
 
     If it ends while `is_connected` is False, the thread ends this process with exit code 1.
 
     Attributes:
-        data: The bytes read so far.
-        is_closed: Event that is set when the input has ended.
+        data: The bytes read so far, a bytearray.
+        is_closed: `threading.Event` that is set when the input has ended.
         is_connected: True if Ray is connected; set by the caller.
     """
 
@@ -31,9 +31,9 @@ class Input:
 
 
 class Output:
-    """The launcher's stream of lines: standard output, before everything else that prints goes to standard error.
+    """The launcher's stream of lines, which is this process's standard output.
 
-    The constructor redirects this process's standard output to standard error.
+    The constructor redirects everything else that prints to standard error.
     """
 
     def __init__(self):
@@ -42,21 +42,24 @@ class Output:
         self._rest = {}
 
     def add(self, node, data):
-        """Take `data`, a part of the output of node number `node` in bytes, and write the lines that it completes."""
+        """Take a part of the output of a node's agent, and write the lines that it completes.
+
+        `node` is the node's number, and `data` the part in bytes.
+        """
         *lines, self._rest[node] = (self._rest.get(node, b"") + data).split(b"\n")
         for line in lines:
             self._write(line)
 
     def event(self, **fields):
-        """Write an event with these fields, which must be JSON values, as one line."""
+        """Write one event, a JSON object with `fields`, as one line; the fields must be JSON values."""
         self._write(json.dumps(fields).encode())
 
     def fail(self, kind, message, node=None):
-        """Write the last event of a run whose agents could not be started, or have died.
+        """Write the event `ended` with a failure: the last event of a run whose agents could not start, or have died.
 
         Args:
             kind: The kind of failure, such as `unavailable`.
-            message: What happened, and what to do next.
+            message: Text that says what happened, and what to do next.
             node: Number of the node on which it happened; None if unknown.
         """
         failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
