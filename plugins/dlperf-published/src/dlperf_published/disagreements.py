@@ -24,7 +24,7 @@ _NOT_A_NUMBER = re.compile(r"\[[0-9]+\]|bsz=[0-9]+")
 
 @frozen
 class Mismatch:
-    """A printed cell that the figures contradict, with their value and an explanation."""
+    """A printed cell that the figures contradict, with the value that they give, and an explanation."""
 
     cell: Printed
     """The cell as printed."""
@@ -42,7 +42,8 @@ class Mismatch:
     def to_disagreement(self) -> Disagreement:
         """Return the mismatch as a `Disagreement`.
 
-        Its `cell` is the row and the column, or the case for the printed speedup of a single figure.
+        The field `cell` of the result names the row and the column of the cell; for the printed speedup of a single
+        figure, it names the case.
         """
         cell, figure = self.cell, self.figure
         place = f"{cell.row}, {cell.column}"
@@ -71,18 +72,21 @@ def grids(figures: Figures) -> tuple[Grid, ...]:
         figures: All figures of the collection, not a part of them.
 
     Raises:
-        KeyError: the collection is none of this distribution's.
+        KeyError: The collection is not one of this distribution.
     """
     return _TABLES[figures.collection](figures)
 
 
 def cells(figures: Figures) -> tuple[Printed, ...]:
-    """Return the printed cells of all tables, then the printed speedups of single figures.
+    """Return the cells of all tables as the source documents print them, then the printed speedups of single figures.
 
-    The latter are cells of the table `speedup`. Footnotes and observations are not included.
+    The speedups are cells of the table `speedup`. Footnotes and observations are not included.
+
+    Args:
+        figures: All figures of the collection, which has the name and the speedups.
 
     Raises:
-        FileNotFoundError: the collection is none of this distribution's.
+        FileNotFoundError: The collection is not one of this distribution.
     """
     column = tuple(
         Printed(
@@ -104,7 +108,7 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
 
 
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
-    """Return the mismatches of all printed cells, one for each reason of a cell; empty if all cells agree.
+    """Return a mismatch for each reason why a printed cell is wrong; empty if the figures confirm all cells.
 
     They are in the order of the documents' tables; speedups of single figures come last.
 
@@ -112,7 +116,7 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
         figures: All figures of the collection, not a part of them.
 
     Raises:
-        KeyError: the collection is none of this distribution's.
+        KeyError: The collection is not one of this distribution.
     """
     by_name = {grid.name: grid for grid in grids(figures)}
     by_source = {str(figure.source): figure for figure in figures}
@@ -134,18 +138,19 @@ def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
 
 
 def numbers(text: str) -> list[tuple[float, int]]:
-    """Return (number, count of its decimals) for each number in a cell's text, in order; empty if it has none.
+    """Return a list of (number, count of its decimals) for the numbers in a cell's text, in order.
 
-    Batch sizes (`bsz=64`) and marks of footnotes (`[1]`) are left out.
+    The list is empty if the text has no numbers. Batch sizes (`bsz=64`) and marks of footnotes (`[1]`) are left out.
     """
     bare = _NOT_A_NUMBER.sub(" ", text)
     return [(float(match[0]), len(match[1] or "")) for match in _NUMBER.finditer(bare)]
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Return True if a printed number is within half a unit of its last decimal of the computed value.
+    """Return True if `value`, rounded to the decimals of a printed number, may be that number.
 
-    `decimals` is the number of decimals that are printed.
+    That is, they differ by at most half a unit of the last decimal. `decimals` is the number of decimals that are
+    printed.
     """
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 

@@ -48,7 +48,7 @@ scale stands in the implementations' own reports only."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return the README's two summaries, the six tables of the v1.0 report, and the table of speedups.
+    """Return the README's two summaries, the six tables of the v1.0 report, and the table of speedups, in this order.
 
     `figures` are all figures of the collection `dlperf-v1.0`.
     """
@@ -259,10 +259,10 @@ def _strip_marks(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Squa
 
 
 def speedups(figures: Figures) -> Grid:
-    """Return the table of the speedup over one device, with a row per figure.
+    """Return the table of the speedups over one device, with a row per figure of `figures`.
 
-    A cell is empty if its figure has no baseline. A row's name is the place of the figure in its source. The
-    implementations' own reports print this column.
+    Each row has one cell, which is empty if the figure has no baseline. A row's name is the place of the figure in its
+    source. The reports of the implementations print this column.
     """
     rows = {}
     candidates = {

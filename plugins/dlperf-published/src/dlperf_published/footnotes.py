@@ -22,7 +22,7 @@ def footnotes(figures: Figures) -> tuple[Observation, ...]:
     collection.
 
     Raises:
-        FileNotFoundError: the collection is none of this distribution's.
+        FileNotFoundError: The collection is not one of this distribution.
     """
     result = []
     for cell in load_printed_cells(figures.collection):

@@ -35,7 +35,7 @@ class Value:
 
 @frozen
 class Square:
-    """A cell of a table. It has values, or words, or neither if no figure gives a value."""
+    """A cell of a computed table. It has values, or words, or neither if no figure gives a value."""
 
     values: tuple[Value, ...] = ()
     claims: Mapping[str, Any] = field(factory=dict)
@@ -64,7 +64,7 @@ class Grid:
     """Name of a row → its cells, one per column."""
 
     def square(self, row: str, column: str) -> Square | None:
-        """Return the cell in a row and a column; None if the table has no such row or column."""
+        """Return the cell in the row and the column with these names; None if the table has no such row or column."""
         if row not in self.rows or column not in self.columns:
             return None
         return self.rows[row][self.columns.index(column)]

@@ -27,7 +27,7 @@ MINIMUM_EFFECT = 0.05
 
 @frozen
 class Observation:
-    """A statement of a source, and what its figures show."""
+    """A statement of a source document about its figures, and what the figures show."""
 
     printed: str
     """The statement as printed."""
@@ -40,12 +40,13 @@ class Observation:
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """Return the spreadsheet's statements about its figures, in its order, each with whether the figures confirm it.
+    """Return the spreadsheet's statements about figures, in its order, each with whether the figures confirm it.
 
-    Empty for collections without such statements. `figures` are all figures of the collection.
+    The result is empty for collections other than the spreadsheet `tf-cnn-2017`. `figures` are all figures of the
+    collection.
 
     Raises:
-        FileNotFoundError: the collection is none of this distribution's.
+        FileNotFoundError: The collection is not one of this distribution.
     """
     result = []
     for cell in load_printed_cells(figures.collection):

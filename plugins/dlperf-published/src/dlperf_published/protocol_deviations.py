@@ -10,14 +10,14 @@ from dlperf_sdk.spec.stated_protocol import DEVIATES, NOT_STATED, StatedProtocol
 
 
 def protocol_deviations(figures: Figures, protocol: Protocol | None) -> tuple[Disagreement, ...]:
-    """Return a disagreement for each document and each deviating value of the protocol; empty if no figure deviates.
+    """Return a disagreement for each document and each way in which its figures deviate from a protocol.
 
-    The values are the window (warm-up and measured steps) and the number of repeats. Each disagreement counts the
-    figures. A value that a document does not state is not a deviation.
+    The compared values are the window (warm-up and measured steps) and the number of repeats. Each disagreement counts
+    its figures. A value that a document does not state is not a deviation. The result is empty if no figure deviates.
 
     Args:
         figures: The figures.
-        protocol: The protocol that their source prescribes; None: it prescribes none, and nothing deviates.
+        protocol: The protocol that their source prescribes; None if it prescribes none, so that nothing deviates.
     """
     if protocol is None:
         return ()

@@ -16,7 +16,7 @@ _DATA = files("dlperf_published") / "data"
 
 @frozen
 class Printed:
-    """A cell of a table, a footnote or an observation, in the source's own words."""
+    """A cell of a table in a source document, or one of its footnotes or observations, in the words of the document."""
 
     table: str
     """Name of the `Grid`, or `footnotes` or `observations`."""
@@ -33,10 +33,12 @@ class Printed:
 
 @cache
 def figures(collection: str) -> Figures:
-    """Return all figures of a collection of this distribution, given by its name; later calls return the same object.
+    """Return all figures of the collection of this distribution whose name is `collection`, such as `tensorpack`.
+
+    Later calls return the same object.
 
     Raises:
-        FileNotFoundError: this distribution has no such collection.
+        FileNotFoundError: This distribution has no such collection.
     """
     lines = (_DATA / f"{collection}.jsonl").read_text(encoding="utf-8").splitlines()
     return Figures(collection, tuple(PublishedFigure.from_valid(json.loads(line)) for line in lines))
@@ -44,12 +46,13 @@ def figures(collection: str) -> Figures:
 
 @cache
 def load_printed_cells(collection: str) -> tuple[Printed, ...]:
-    """Return all printed cells of a collection of this distribution, given by its name, in the order of the documents.
+    """Return the text of each table cell, footnote and observation in the source documents of a collection.
 
-    Later calls return the same tuple.
+    `collection` is the name of a collection of this distribution, such as `tf-cnn-2017`. The order is that of the
+    documents. Later calls return the same tuple.
 
     Raises:
-        FileNotFoundError: this distribution has no such collection.
+        FileNotFoundError: This distribution has no such collection.
     """
     lines = (_DATA / f"{collection}.printed.jsonl").read_text(encoding="utf-8").splitlines()
     return tuple(Printed(**json.loads(line)) for line in lines)

@@ -44,17 +44,18 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return number of devices, in the order of `DEVICES` → effect of a factor on the throughput.
+    """Return the effect of a factor on the throughput for each number of devices: number → effect.
 
-    Each setting of the other factors is a separate unit.
+    The numbers are in the order of `DEVICES`. The effect is the ratio between two values of the factor. Each setting of
+    the other factors is a separate unit of the test.
 
     Args:
-        figures: The figures of the collection.
+        figures: All figures of the collection `tf-cnn-2017`.
         factor: `batch_size`, `data`, `model` or `hardware`.
 
     Raises:
         KeyError: `factor` is something else.
-        AnalysisError: the figures have no pair on a number of devices.
+        AnalysisError: The figures have no pair of cases on a number of devices.
     """
     first, second = _levels(factor)
     return {
@@ -69,15 +70,17 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
 
 def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return number of devices, in the order of `DEVICES` → effect of a factor on the speedup over one device.
+    """Return the effect of a factor on the speedup over one device for each number of devices: number → effect.
+
+    The numbers are in the order of `DEVICES`. The effect is the ratio between two values of the factor.
 
     Args:
-        figures: The figures of the collection.
+        figures: All figures of the collection `tf-cnn-2017`.
         factor: `batch_size`, `data`, `model` or `hardware`.
 
     Raises:
         KeyError: `factor` is something else.
-        AnalysisError: the figures have no pair on a number of devices.
+        AnalysisError: The figures have no pair of cases on a number of devices.
     """
     by_count = {}
     for count in DEVICES:
@@ -97,9 +100,10 @@ def _levels(factor: str) -> tuple[Any, Any]:
 
 
 def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Return (title, conditions) of each column, in the source's order: one per combination of the factors' values.
+    """Return (title, conditions) of each column of the spreadsheet's tables, in its order.
 
-    The conditions select the figures of the column: name of a field or option → value.
+    There is a column for each combination of the values of the factors. The conditions are a dict from the name of a
+    field or option to the value that selects the figures of the column.
 
     Args:
         excluded_factor: Name of a factor to leave out of the combinations; empty for none.

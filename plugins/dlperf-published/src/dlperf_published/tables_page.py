@@ -23,13 +23,14 @@ _LONGEST = 30
 def blocks(figures: Figures) -> list[Block]:
     """Return the tables of a collection with notes, then its footnotes and its observations, as blocks of a page.
 
-    A cell whose printed value differs refers to a note with the reason. A table with many columns has them as rows.
+    A cell whose printed value differs from the computed one refers to a note with the reason. A table with many columns
+    is turned: it has them as rows.
 
     Args:
         figures: All figures of the collection, not a part of them.
 
     Raises:
-        KeyError: the collection is none of this distribution's.
+        KeyError: The collection is not one of this distribution.
     """
     mismatched = mismatches(figures)
     content: list[Block] = []

@@ -12,9 +12,10 @@ STRATEGIES = {"all_reduce": "replicated", "parameter_server": "parameter_server"
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return tensorpack's tables: two of September 2017 by number of devices, one of May 2019 by flags.
+    """Return tensorpack's tables: those of September 2017, one per strategy, and that of May 2019.
 
-    `figures` are all figures of the collection `tensorpack`.
+    The rows of the former are numbers of devices, the rows of the latter flags of the program. `figures` are all
+    figures of the collection `tensorpack`.
     """
     old = figures.filter(date="2017-09")
     grids = [_grid_by_devices(old.filter(strategy=strategy), strategy) for strategy in old.values("strategy")]

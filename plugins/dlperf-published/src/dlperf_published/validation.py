@@ -40,12 +40,12 @@ class Trial:
 
     @property
     def error(self) -> float:
-        """Relative error of the center of the prediction; positive if it is too high."""
+        """Relative error of the center of the prediction, a fraction; positive if the prediction is too high."""
         return self.prediction.center / self.published.throughput - 1
 
     @property
     def plain_error(self) -> float:
-        """Relative error of `throughput_at_last_efficiency`; positive if it is too high."""
+        """Relative error of `throughput_at_last_efficiency`, a fraction; positive if it is too high."""
         return self.throughput_at_last_efficiency / self.published.throughput - 1
 
     @property
@@ -56,7 +56,7 @@ class Trial:
 
 @frozen
 class Summary:
-    """Statistics of trials. Errors are absolute values of relative errors."""
+    """Statistics of trials. Errors are absolute values of relative errors, as fractions."""
 
     trials: int
     """Number of trials."""
@@ -73,7 +73,7 @@ class Summary:
 
     @property
     def is_no_worse_than_plain(self) -> bool:
-        """True if the errors are no larger than those of the last efficiency, in both statistics."""
+        """True if the median and 90th percentile of the errors are no larger than those with constant efficiency."""
         accuracy = self.accuracy
         return accuracy.median_error <= self.plain_median and accuracy.ninetieth_error <= self.plain_ninetieth
 
@@ -81,9 +81,10 @@ class Summary:
 def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
     """Return a trial for each combination of three topologies of a series; empty if no series has three.
 
-    The three differ only in the number of nodes, or all of them are one node and differ in the number of devices. The
-    throughput of the largest is predicted from the other two. The growth is learned from the series of other releases,
-    so from the predicted release a prediction uses only the throughputs of the two smaller topologies.
+    A series is one case on several topologies. The three differ only in the number of nodes, or all of them are one
+    node and differ in the number of devices. The throughput of the largest is predicted from the other two. The growth
+    is learned from the series of other releases, so that a prediction uses nothing of its own release except the
+    throughputs of the two smaller topologies.
     """
     all_cases = cases(figures)
     references = {
@@ -120,7 +121,7 @@ def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, Top
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
-    """Return the statistics of one or more trials."""
+    """Return the statistics of `trials`, of which there must be at least one."""
     plain = sorted(abs(trial.plain_error) for trial in trials)
     return Summary(
         trials=len(trials),
@@ -133,11 +134,11 @@ def summary(trials: Sequence[Trial]) -> Summary:
 
 
 def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: int) -> float:
-    """Return the smallest 90th percentile of errors that the model can reach from `last` to `target` devices of a node.
+    """Return the smallest 90th percentile of errors that the model of growth can reach, however it is fitted.
 
+    The errors, as fractions, are those of the throughputs predicted for `target` devices of a node from `last` devices.
     The model is growth = base + persistence × last growth. Its two parameters are chosen from a grid so that they fit
-    the predicted figures themselves. A fit of the model to other figures cannot reach a smaller value. The errors are
-    absolute relative errors.
+    the predicted figures themselves. A fit of the model to other figures cannot reach a smaller value.
 
     Args:
         figures: The published figures.
@@ -145,7 +146,7 @@ def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: 
         target: Devices of the predicted topology.
 
     Raises:
-        IndexError: no series of the figures has both topologies.
+        IndexError: No series of the figures has both topologies.
     """
     examples = [
         example

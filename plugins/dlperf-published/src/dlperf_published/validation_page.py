@@ -48,22 +48,28 @@ def figures() -> tuple[PublishedFigure, ...]:
 
 @cache
 def trials() -> tuple[Trial, ...]:
-    """Return the trials of all collections. The first call takes seconds; later calls return the same tuple."""
+    """Return the trials of all collections, those of `predict_topologies`.
+
+    The first call takes seconds; later calls return the same tuple.
+    """
     return predict_topologies(figures())
 
 
 @cache
 def attainable() -> tuple[float, float]:
-    """Return the smallest 90th percentiles of errors that predictions of eight devices of a node can reach.
+    """Return the smallest 90th percentiles of errors that the model can reach for eight devices of a node.
 
     Returns:
-        Two fractions: for predictions from two devices, and from four devices (`attainable_ninetieth`).
+        Two results of `attainable_ninetieth`, fractions: from two devices, and from four devices.
     """
     return attainable_ninetieth(figures(), 2, 8), attainable_ninetieth(figures(), 4, 8)
 
 
 def validation() -> list[Block]:
-    """Return the blocks of the page: the method, the errors by depth, the limitations, and a table of all trials."""
+    """Return the blocks of the page about the quality of predictions.
+
+    They are the method, the errors by depth, the limitations, and a table of all trials.
+    """
     heads = (Column(HEADER[0]), *(Column(name, right=True) for name in (*HEADER[1:], *PLAIN)))
     return [
         Heading("Errors by depth"),
@@ -83,9 +89,9 @@ def validation() -> list[Block]:
 
 
 def limitation() -> str:
-    """Return paragraphs on the goal, on the depths that have a point forecast, and on unreliable intervals.
+    """Return text about the goal, the depths that have a point forecast, and unreliable intervals.
 
-    Empty lines separate the paragraphs.
+    It has several paragraphs, separated by empty lines.
     """
     totals = {depth: summary(members) for depth, members in by_depth().items()}
     meeting = [depth for depth, total in totals.items() if total.accuracy.meets_goal]
@@ -121,7 +127,7 @@ def _join(texts: Iterable[str]) -> str:
 
 
 def by_depth() -> dict[str, list[Trial]]:
-    """Return the trials of each depth."""
+    """Return a dict from depth (`Trial.depth`) to the list of its trials, in the sorted order of the depths."""
     return {
         depth: [trial for trial in trials() if trial.depth == depth]
         for depth in sorted({trial.depth for trial in trials()})
@@ -129,7 +135,7 @@ def by_depth() -> dict[str, list[Trial]]:
 
 
 def rows_by_depth() -> dict[str, tuple[str, ...]]:
-    """Return, for each depth in sorted order, the texts of the columns `HEADER[1:]` and `PLAIN`."""
+    """Return a dict from depth, in sorted order, to the texts of the columns `HEADER[1:]` and `PLAIN` of its row."""
     rows = {}
     for depth, members in by_depth().items():
         total = summary(members)

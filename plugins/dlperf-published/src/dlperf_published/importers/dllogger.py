@@ -34,15 +34,22 @@ class DlLogger(Importer):
     has_window = True
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Return the throughput over a window of the first epoch's iterations, from the stamps of the records.
+        """Return the throughput over a window of the first epoch's iterations, from the time stamps of the records.
 
-        Only the records of an iteration that have the first metric are counted. The facts are the implementation, and
-        the model, batch size, precision and topology (of one device) as far as the log states them.
+        The first metric is the first key of the first record of an iteration; of each iteration, only the record with
+        this metric counts. The facts are the implementation, and the model, batch size, precision and topology (of one
+        device) if the log states them.
+
+        Args:
+            log: The log.
+            stated: Facts that the user states: field of a run spec → value. `warmup` and `steps` set the window;
+                `topology` and `batch_size` take precedence over the log.
 
         Raises:
-            DocumentError: a record is malformed or lacks a stamp, or the window cannot be measured: see `LogWindow`.
-            UsageError: neither the log nor `stated` has the topology and the batch size.
-            SpecError: the stated topology is malformed.
+            DocumentError: A record is malformed or has no time stamp, or the throughput over the window cannot be
+                computed: see `LogWindow.estimate`.
+            UsageError: Neither the log nor `stated` has the topology and the batch size.
+            SpecError: The stated topology is malformed.
         """
         window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
         parameters: dict[str, Any] = {}

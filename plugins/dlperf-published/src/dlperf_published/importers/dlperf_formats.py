@@ -42,14 +42,15 @@ class Format:
     def tick(self, text: str, global_batch: int) -> tuple[str, Tick] | None:
         """Return the epoch and the content of a line of the log; None for a line in another format.
 
-        The epoch is the text in the line, empty if there is none.
+        The epoch is the text in the line, or empty if the line has none.
 
         Args:
             text: The line.
-            global_batch: Samples of all devices in an iteration, which converts steps or milliseconds to a rate.
+            global_batch: Samples of all devices in an iteration, from which steps per second or milliseconds per step
+                are converted to a rate in samples per second.
 
         Raises:
-            ValueError: the stamp is not a date, or the step took 0 milliseconds.
+            ValueError: The stamp is not a date, or the step took 0 milliseconds.
         """
         match = self.line.match(text) if self.holds in text else None
         if match is None:

@@ -50,14 +50,19 @@ class DlperfLog(Importer):
         """Return the throughput over a window of the first epoch's iterations, and the facts in the path and the log.
 
         The format of the log is the first one of `FORMATS` that fits a line. The facts are the implementation, the
-        framework if the format tells it, the window, and the device, model, batch size, precision and topology as far
-        as the path or the log states them.
+        framework if the format has only one, the window, and the device, model, batch size, precision and topology as
+        far as the path or the log states them.
+
+        Args:
+            log: The log; its path is read for facts, too.
+            stated: Facts that the user states: field of a run spec → value. `warmup` and `steps` set the window;
+                `topology` and `batch_size` take precedence over the log.
 
         Raises:
-            DocumentError: no line has a known format, a line is malformed, or the window cannot be measured: see
-                `LogWindow`.
-            UsageError: neither the path nor the log nor `stated` has the topology and the batch size.
-            SpecError: the stated topology is malformed.
+            DocumentError: No line has a known format, a line is malformed, or the throughput over the window cannot be
+                computed: see `LogWindow.estimate`.
+            UsageError: Neither the path nor the log nor `stated` has the topology and the batch size.
+            SpecError: The stated topology is malformed.
         """
         window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
         known = {**_parse_path(log.path), **stated}

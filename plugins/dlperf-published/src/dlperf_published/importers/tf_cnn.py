@@ -42,20 +42,20 @@ _ESTIMATOR = (
 
 
 class TfCnnBenchmarks(Importer):
-    """The importer of a training run of tf_cnn_benchmarks: it reads the header and the total."""
+    """The importer of a training run of tf_cnn_benchmarks: it reads the header and the total throughput in the log."""
 
     name = "tf-cnn-benchmarks"
     version = "3"
     unit = "img/s"
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Return the total throughput of one training run, and the facts in the header; `stated` is not used.
+        """Return the total throughput of the training run in `log`, and the facts in the header.
 
         The facts are framework, implementation, model, topology, batch size and strategy; and layout, data, steps and
-        device if the header has them. Horovod's processes are taken for devices of one node.
+        device if the header has them. Horovod's processes are counted as devices of one node. `stated` is not used.
 
         Raises:
-            DocumentError: the log lacks a line of the header or the total, holds several runs or no training, states
+            DocumentError: The log lacks a line of the header or the total, holds several runs or no training, states
                 batch sizes that do not fit the devices, or uses an unknown way to update variables.
         """
         header: dict[str, tuple[int, str]] = {}

@@ -33,7 +33,7 @@ OF_RANKS = {
 
 @frozen
 class Tick:
-    """What a line of a log states about an iteration: a stamp, a duration or a rate."""
+    """The content of a line of a log about an iteration: a time stamp, a duration or a rate."""
 
     iteration: int
     """Number of the iteration in its epoch."""
@@ -63,7 +63,8 @@ class Estimate:
 class LogWindow:
     """The window of a log: `steps` iterations that follow the first line after the warm-up.
 
-    The caller passes the lines of one epoch. Only lines in the window are kept, however long the log is.
+    The caller passes the lines of one epoch to `take`, in their order. Only lines in the window are kept, however long
+    the log is.
     """
 
     log: Log
@@ -87,15 +88,15 @@ class LogWindow:
     """The largest iteration of which a line was kept."""
 
     def take(self, line: int, tick: Tick) -> None:
-        """Add what a line of the log states; lines outside the window are dropped.
+        """Add the content of a line of the log; lines outside the window are dropped.
 
         Args:
             line: The line's number, counted from 1.
             tick: The content of the line.
 
         Raises:
-            DocumentError: a number is negative or not finite, the iteration has more lines than there can be ranks,
-                or the line belongs to another run.
+            DocumentError: A number is negative or not finite, the iteration has more lines than there can be ranks, or
+                the line belongs to another run.
         """
         for value in (tick.stamp, tick.seconds, tick.rate):
             if value is not None and not (math.isfinite(value) and value >= 0):
@@ -137,13 +138,16 @@ class LogWindow:
         return bool(self._lines) and self._reached >= self._end
 
     def estimate(self, global_batch: int) -> Estimate:
-        """Return the throughput over the window, from the stamps of its ends, else from durations, else from rates.
+        """Return the throughput over the window, in samples of all devices per second.
+
+        It is computed from the time stamps of the window's ends if all lines there have one, else from the durations of
+        the iterations, else from their rates.
 
         Args:
             global_batch: Samples of all devices in an iteration.
 
         Raises:
-            DocumentError: the log has no known lines, ends before the window does, leaves out iterations that are
+            DocumentError: The log has no known lines, ends before the window does, leaves out iterations that are
                 needed, has the lines of some ranks only, has no rate for an iteration, or the window took no time.
         """
         ranks = self._ranks()
