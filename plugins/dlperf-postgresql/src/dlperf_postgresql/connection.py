@@ -36,7 +36,7 @@ _ADVICE = {
 
 
 class ConnectionLost(StoreError):
-    """A connection that ended during a transaction, which may have been committed or not. Another try may succeed."""
+    """A connection that ended during a transaction, which may have been committed or not; another try may succeed."""
 
 
 def parse_url(url: str) -> str:

@@ -45,7 +45,7 @@ class Square:
 
     @property
     def text(self) -> str:
-        """The words, else the values joined by commas, else `–`."""
+        """The words if there are any, else the values joined by commas, or `–` if there are none."""
         return self.words or ", ".join(value.text for value in self.values) or "–"
 
 

@@ -169,6 +169,9 @@ class BertBaseTrainer(JaxTrainer):
 
 
 def cross_entropy(logits, labels):
-    """Return -log p[label] for each row, in float32: logits (N, K), labels (N,), indices from 0 to K - 1 → (N,)."""
+    """Return -log p[label] in float32 for each of N rows: an array (N,), from `logits` (N, K) and `labels` (N,).
+
+    Labels are indices from 0 to K - 1.
+    """
     log_p = jax.nn.log_softmax(logits.astype(jnp.float32))
     return -jnp.take_along_axis(log_p, labels[:, None], axis=-1)[:, 0]

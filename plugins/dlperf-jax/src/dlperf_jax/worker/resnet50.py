@@ -79,7 +79,7 @@ def bottleneck(scope, name, x, stride, projects):
 
 
 def max_pool(x):
-    """Return the maxima of windows of 3×3 with stride 2: (B, H, W, C) → (B, ⌈H / 2⌉, ⌈W / 2⌉, C).
+    """Return the maxima of x over windows of 3×3 with stride 2: (B, H, W, C) → (B, ⌈H / 2⌉, ⌈W / 2⌉, C).
 
     Each side is padded by one with -∞.
     """

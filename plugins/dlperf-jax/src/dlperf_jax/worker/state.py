@@ -60,7 +60,7 @@ class ReplicaState(BaseTrainer):
                 yield jax.tree_util.keystr(path), self.replicas.read(value)[replica]
 
     def count_updates(self):
-        """Return the number of updates that AdamW counted; None for SGD, which has no count."""
+        """Return the number of updates that AdamW has counted; None for SGD, which has no count."""
         counts = [value for value in jax.tree.leaves(self.state["optimizer"]) if not value.ndim]
         return min((int(self.replicas.read(count)[0]) for count in counts), default=None)
 

@@ -34,7 +34,7 @@ class Embeddings(M.Module):
         self.dropout = M.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+        """Return the embeddings, (B, S, H), of the word pieces `input_ids` and the segments `segment_ids`, both (B, S).
 
         There are B sequences of S tokens, and H features.
         """
@@ -121,9 +121,9 @@ class MaskedLM(M.Module):
         self.bias = mge.Parameter(np.zeros(words, np.float32))
 
     def forward(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+        """Return the logits of words, (B · P, V), for x, (B · P, H), the encoder's output at the masked positions.
 
-        There are B sequences with P predictions each, H features, and V word pieces.
+        There are B sequences with P predictions each, H features, and V word pieces. `word_embeddings` is (V, H).
         """
         return F.linear(self.norm(F.gelu(self.transform(x))), word_embeddings, self.bias)
 

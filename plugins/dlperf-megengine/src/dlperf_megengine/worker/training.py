@@ -83,7 +83,7 @@ class MegEngineTrainer(ReplicaState):
         return loss
 
     def update(self):
-        """Average the gradients over the replicas, clip them, and update all weights.
+        """Average the gradients over the replicas, clip them to `clip_norm` if that is set, and update the weights.
 
         Raises:
             ConnectionError: On CPUs, a neighbor in the ring has ended.

@@ -37,7 +37,7 @@ class Embeddings(nn.Cell):
         self.dropout = nn.Dropout(p=dropout)
 
     def construct(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+        """Return the embeddings, (B, S, H), of the word pieces `input_ids` and the segments `segment_ids`, both (B, S).
 
         There are B sequences of S tokens, and H features.
         """
@@ -131,9 +131,9 @@ class MaskedLM(nn.Cell):
         self.bias = ms.Parameter(ops.zeros(words, ms.float32), name="bias")
 
     def construct(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+        """Return the logits of words, (B · P, V), for x, (B · P, H), the encoder's output at the masked positions.
 
-        There are B sequences with P predictions each, H features, and V word pieces.
+        There are B sequences with P predictions each, H features, and V word pieces. `word_embeddings` is (V, H).
         """
         return ops.matmul(self.norm(gelu(self.transform(x))), word_embeddings.T) + self.bias
 

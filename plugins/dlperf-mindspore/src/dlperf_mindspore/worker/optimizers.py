@@ -59,7 +59,10 @@ class Optimizer:
 
 
 class Sgd(Optimizer):
-    """SGD with momentum: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
+    """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v.
+
+    The arguments are those of `Optimizer`.
+    """
 
     kinds = ("velocity",)
 
@@ -85,7 +88,8 @@ class AdamW(Optimizer):
     """AdamW: Adam with bias correction, and weight decay apart from the gradient.
 
     MindSpore's operator has no bias correction: θ ← θ - r·(m / (√v + e) + d·θ). With c = 1 - β₁ᵗ and s = √(1 - β₂ᵗ),
-    the corrected update m/c / (√v/s + ε) + w·θ is the operator's with r = rate·s/c, e = ε·s and d = w·c/s.
+    the corrected update m/c / (√v/s + ε) + w·θ is the operator's with r = rate·s/c, e = ε·s and d = w·c/s. The
+    arguments are those of `Optimizer`.
     """
 
     kinds = ("exp_avg", "exp_avg_sq")

@@ -84,7 +84,7 @@ class MindSporeTrainer(ReplicaState):
         return loss
 
     def update(self):
-        """Average the gradients over the replicas, clip them, and update all weights."""
+        """Average the gradients over the replicas, clip them to `clip_norm` if that is set, and update the weights."""
         if self.exchange is not None:
             self.gradients = self.exchange.average(self.gradients)
         clip = self.request.optimizer.get("clip_norm")

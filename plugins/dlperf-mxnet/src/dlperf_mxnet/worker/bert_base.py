@@ -42,10 +42,10 @@ class Embeddings(HybridBlock):
         self.dropout = nn.Dropout(dropout)
 
     def hybrid_forward(self, F, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+        """Return the embeddings, (B, S, H), of the word pieces `input_ids` and the segments `segment_ids`, both (B, S).
 
-        There are B sequences of S tokens, and H features. `F` is MXNet's module of operators, for arrays or for
-        symbols.
+        There are B sequences of S tokens, and H features. `F` is MXNet's module of operators, for arrays, `mx.nd`, or
+        for symbols, `mx.sym`.
         """
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
@@ -76,7 +76,7 @@ class Attention(HybridBlock):
         """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
-        is MXNet's module of operators, for arrays or for symbols.
+        is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
@@ -117,7 +117,7 @@ class Layer(HybridBlock):
         """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
-        is MXNet's module of operators, for arrays or for symbols.
+        is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
@@ -145,7 +145,7 @@ class MaskedLM(HybridBlock):
         """Return the logits of words, (B · P, V), for x, (B · P, H), where H is the number of features.
 
         There are B sequences with P predictions each, and V word pieces. gluon passes the weight of the decoder, (V,
-        H), and its bias, (V,). `F` is MXNet's module of operators, for arrays or for symbols.
+        H), and its bias, (V,). `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
@@ -179,7 +179,7 @@ class Bert(HybridBlock):
 
         There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
         `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
-        masked words in the sequence. `F` is MXNet's module of operators, for arrays or for symbols.
+        masked words in the sequence. `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
@@ -200,22 +200,23 @@ class Bert(HybridBlock):
 
         There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens.
 
-        `F` is MXNet's module of operators, for arrays or for symbols.
+        `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))
 
 
 class Loss(HybridBlock):
-    """The sum of the losses of both heads, as a block; see `BertBaseTrainer.loss`."""
+    """The sum of the losses of both heads, as a block."""
 
     def hybrid_forward(self, F, words, follows, masked_ids, masked_weights, next_sentence_label):
-        """Return the loss, (1,).
+        """Return the sum of the losses of both heads for a micro-batch: an array or a symbol (1,).
 
         B is the number of sequences, P the number of masked positions per sequence, V the size of the vocabulary.
         `words`, (B · P, V), and `follows`, (B, 2), are the logits of masked words and of the next sentence.
-        `masked_ids`, (B, P), are the words, and `masked_weights`, (B, P), their weights, 0 for unused predictions;
-        `next_sentence_label`, (B,), is 0 or 1. `F` is MXNet's module of operators, for arrays or for symbols.
+        `masked_ids`, (B, P), are the indices of the words, and `masked_weights`, (B, P), their weights, 0 for unused
+        predictions; `next_sentence_label`, (B,), is 0 or 1. `F` is MXNet's module of operators, for arrays, `mx.nd`, or
+        for symbols, `mx.sym`.
         """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_softmax(F, words), masked_ids.reshape((-1,)))
@@ -239,7 +240,7 @@ class BertBaseTrainer(MXNetTrainer):
         )
 
     def build_criterion(self, options):
-        """Return the sum of the losses of both heads as a block; it needs none of the model's `options`."""
+        """Return the sum of the losses of both heads as a block; `options` is not used."""
         return Loss()
 
     def outputs(self, network, batch):

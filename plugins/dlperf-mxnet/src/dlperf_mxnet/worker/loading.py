@@ -8,7 +8,7 @@ from dlperf_sdk.worker.data import DataError
 
 
 class Loader(loading.Loader):
-    """An endless iterator over one replica's batches: dictionaries of float32 arrays, by the input's name.
+    """An endless iterator over one replica's batches: dicts from input name to float32 array.
 
     On a CPU the arrays are in memory that the loader processes share with the trainer.
     """

@@ -65,7 +65,7 @@ class Bottleneck(HybridBlock):
         """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         That is the layout `NCHW`; in `NHWC`, channels are the last axis of both. `F` is MXNet's module of operators,
-        for arrays or for symbols.
+        for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = relu(F, self.bn1(self.conv1(x)))
@@ -96,9 +96,9 @@ class ResNet50(HybridBlock):
         self.fc = nn.Dense(classes, in_units=channels)
 
     def hybrid_forward(self, F, x):
-        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
+        """Return the logits, (B, classes), of the images x: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
 
-        `F` is MXNet's module of operators, for arrays or for symbols.
+        `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         x = x if self.dtype == "float32" else F.cast(x, dtype=self.dtype)
         x = relu(F, self.bn1(self.conv1(x)))
@@ -113,7 +113,10 @@ class ResNet50(HybridBlock):
 
 
 class Loss(HybridBlock):
-    """The cross entropy with label smoothing, as a block; `smoothing` is ε, see `ResNet50Trainer.loss`."""
+    """The cross entropy with label smoothing, as a block.
+
+    For a sample it is (1 - ε) · (-log p[label]) + ε · mean over the classes of -log p; `smoothing` is ε.
+    """
 
     def __init__(self, smoothing):
         super().__init__()
@@ -122,7 +125,7 @@ class Loss(HybridBlock):
     def hybrid_forward(self, F, logits, label):
         """Return the loss, (1,), of logits, (B, classes), and labels, the indices of the classes, (B,).
 
-        `F` is MXNet's module of operators, for arrays or for symbols.
+        `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         per_class = negative_log_softmax(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)
@@ -137,7 +140,7 @@ class ResNet50Trainer(MXNetTrainer):
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
-        """Return the cross entropy as a block, with `label_smoothing` of `options`, the model's options by name."""
+        """Return the cross entropy as a block, with `label_smoothing` of `options`, a dict of the model's options."""
         return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):

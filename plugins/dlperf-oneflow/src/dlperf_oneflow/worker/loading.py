@@ -10,7 +10,7 @@ from dlperf_sdk.worker import loading
 
 
 class Loader(loading.Loader):
-    """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name."""
+    """An endless iterator over one replica's batches: dicts from input name to NumPy array."""
 
     def open(self, dataset, draws, request):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.

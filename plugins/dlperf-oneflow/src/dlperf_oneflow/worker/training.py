@@ -104,7 +104,10 @@ class OneFlowTrainer(ReplicaState):
         return self.scale.scale(loss)
 
     def update(self):
-        """Average accumulated gradients, clip them, and update all weights, unless a scaled gradient is not finite."""
+        """Average accumulated gradients, clip them to `clip_norm` if that is set, and update the weights.
+
+        If a scaled gradient is not finite, update nothing, and add 1 to `skipped`.
+        """
         if self.averages_at_the_end:
             self._average()
         if not self.scale.unscale_([parameter.grad for parameter in self.network.parameters()]):

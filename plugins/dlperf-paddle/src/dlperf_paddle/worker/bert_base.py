@@ -28,7 +28,7 @@ class Embeddings(nn.Layer):
         self.norm = nn.LayerNorm(hidden, epsilon=LAYER_NORM_EPSILON)
 
     def forward(self, input_ids, segment_ids, dropout):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+        """Return the embeddings, (B, S, H), of the word pieces `input_ids` and the segments `segment_ids`, both (B, S).
 
         There are B sequences of S tokens, and H features. `dropout` is the rate of dropout.
         """
@@ -113,9 +113,9 @@ class MaskedLM(nn.Layer):
         self.bias = self.create_parameter([words], is_bias=True)
 
     def forward(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+        """Return the logits of words, (B · P, V), for x, (B · P, H), the encoder's output at the masked positions.
 
-        There are B sequences with P predictions each, H features, and V word pieces.
+        There are B sequences with P predictions each, H features, and V word pieces. `word_embeddings` is (V, H).
         """
         x = self.norm(F.gelu(self.transform(x)))
         return paddle.matmul(x, word_embeddings, transpose_y=True) + self.bias

@@ -86,7 +86,10 @@ class ResNet50(nn.Layer):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, x):
-        """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`."""
+        """Return the logits, (B, classes), of the images x.
+
+        They are (B, 3, H, W) in the layout `NCHW`, and (B, H, W, 3) in `NHWC`.
+        """
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1, data_format=self.layout)
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))

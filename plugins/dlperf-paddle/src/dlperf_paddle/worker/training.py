@@ -90,7 +90,7 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.set_lr(rate * self._rate_factor)
 
     def clear_gradients(self):
-        """Set gradients to None, which releases their memory."""
+        """Set the gradients of all parameters to None, which releases their memory."""
         self.optimizer.clear_grad()
 
     def forward(self, piece):

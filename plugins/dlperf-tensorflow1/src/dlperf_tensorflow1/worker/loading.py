@@ -20,7 +20,7 @@ def repeat_resident(trainer):
 
 
 class Loader(loading.Loader):
-    """An endless iterator over one replica's batches: dictionaries of NumPy arrays, by the input's name.
+    """An endless iterator over one replica's batches: dicts from input name to NumPy array.
 
     Threads make the batches, since Pillow and NumPy release the interpreter's lock.
     """

@@ -73,7 +73,10 @@ class Optimizer:
 
 
 class Momentum(Optimizer):
-    """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v."""
+    """SGD with momentum and weight decay w: g ← g + w·θ;  v ← momentum·v + g;  θ ← θ - rate·v.
+
+    The arguments are those of `Optimizer`.
+    """
 
     def update(self, variable, moments, decay, gradient, rate):
         """Add the update of one parameter to the graph, and return its operation.
@@ -99,7 +102,8 @@ class AdamW(Optimizer):
 
     Here m ← β₁·m + (1 - β₁)·g and v ← β₂·v + (1 - β₂)·g²; m̂ and v̂ are corrected for bias. TensorFlow's kernel adds ε
     to √v before the bias correction; with ε·√(1 - β₂ᵗ) in place of ε, it computes this formula. The kernel rounds β₁
-    and β₂ to float32, so the bias corrections are computed from the rounded values.
+    and β₂ to float32, so the bias corrections are computed from the rounded values. The arguments are those of
+    `Optimizer`.
     """
 
     moments_per_parameter = 2

@@ -95,7 +95,7 @@ def bottleneck(weights, name, x, strides, has_shortcut):
 
 
 def resnet50(weights, x, halving=(1, 2)):
-    """Return the logits, (B, classes), of images: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
+    """Return the logits, (B, classes), of the images x: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
 
     The layers are a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
 

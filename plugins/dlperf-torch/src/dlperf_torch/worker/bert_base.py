@@ -32,7 +32,7 @@ class Embeddings(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids, segment_ids):
-        """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, each (B, S).
+        """Return the embeddings, (B, S, H), of the word pieces `input_ids` and the segments `segment_ids`, both (B, S).
 
         There are B sequences of S tokens, and H features.
         """
@@ -122,9 +122,9 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
 
     def forward(self, x, word_embeddings):
-        """Return the logits of words, (B · P, V), for x, (B · P, H), and the word embeddings, (V, H).
+        """Return the logits of words, (B · P, V), for x, (B · P, H), the encoder's output at the masked positions.
 
-        There are B sequences with P predictions each, H features, and V word pieces.
+        There are B sequences with P predictions each, H features, and V word pieces. `word_embeddings` is (V, H).
         """
         x = self.norm(F.gelu(self.transform(x)))
         return levers.apply_padded_linear(x, word_embeddings, self.bias, self.multiple)
@@ -203,7 +203,10 @@ def gather_positions(x, positions):
 
 
 def cross_entropy(logits, labels):
-    """Return -log softmax(logits)[label] of each row: (R,) for logits (R, V) and labels (R,), indices below V."""
+    """Return -log softmax(logits)[label] for each of R rows: a tensor (R,), from `logits` (R, V) and `labels` (R,).
+
+    Labels are indices from 0 to V - 1.
+    """
     return F.cross_entropy(logits, labels, reduction="none")
 
 

@@ -39,7 +39,7 @@ def weight_types(network):
 
 
 def allows_tf32(device):
-    """Return True if float32 products may be rounded to TF32 on this `torch.device` now."""
+    """Return True if float32 products on `device`, a `torch.device`, may be rounded to TF32 now."""
     return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
 
 

@@ -78,7 +78,7 @@ class TensorExchange(GradientExchange):
             hvd.synchronize(handle)
 
     def fill(self, values):
-        """Set all elements to `values[0]`, the value of this process's one replica."""
+        """Set all elements of the tensors to `values[0]`, the value of this process's one replica."""
         for gradient in self._gradients.values():
             gradient.fill_(values[0])
 

@@ -10,7 +10,7 @@ from dlperf_sdk.worker.batch_accounting import label_of
 
 
 class Loader(loading.Loader):
-    """An endless iterator over one replica's batches: dictionaries of CPU tensors, by the input's name.
+    """An endless iterator over one replica's batches: dicts from input name to CPU tensor.
 
     On a CPU, the input that the model marks `is_label` is a NumPy array instead.
     """

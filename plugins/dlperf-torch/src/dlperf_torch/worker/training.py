@@ -69,7 +69,7 @@ class TorchTrainer(ReplicaState):
         optimizers.set_learning_rate(self.optimizer, rate)
 
     def clear_gradients(self):
-        """Set gradients to None, which releases their memory."""
+        """Set the gradients of all parameters to None, which releases their memory."""
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
@@ -97,7 +97,7 @@ class TorchTrainer(ReplicaState):
         return self.exchange.defer()
 
     def update(self):
-        """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite."""
+        """Clip the gradients to `clip_norm` if it is set, and update the weights, unless a scaled one is not finite."""
         self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
