@@ -159,10 +159,10 @@ class MXNetRuntime(Runtime):
         """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
         The keys are `framework_version`, `devices` (a list of names, one per replica), `features` (a sorted list of the
-        names of MXNet's compiled features), `engine` (MXNet's name of it) and `transport` (`kvstore` and its kind; None
-        without gradient synchronization). With Horovod, `horovod_version` is added, and `transport` is `nccl` or
-        `gloo`. On GPUs there are also `device_memory`, that of the first in bytes, and `tf32_override`, the value of
-        NVIDIA_TF32_OVERRIDE.
+        names of MXNet's compiled features), `engine` (the value of MXNET_ENGINE_TYPE or its default) and `transport`
+        (`kvstore` and its kind; None without gradient synchronization). With Horovod, `horovod_version` is added, and
+        `transport` is `nccl` or `gloo`. On GPUs there are also `device_memory`, that of the first in bytes, and
+        `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
         """
         report = {
             "framework_version": mx.__version__,

@@ -115,10 +115,10 @@ class PaddleTrainer(ReplicaState):
         return self.trained.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
-        """Clip the gradients and update all weights; a loss scaler skips the update if a gradient is not finite.
+        """Update the weights with the gradients, clipped to `clip_norm` if set; the loss scaler may skip the update.
 
-        With a loss scaler, wait until the device has checked the gradients, and add 1 to `skipped` after a skipped
-        update.
+        It skips the update, and adds 1 to `skipped`, if a gradient is not finite. With a loss scaler, this waits until
+        the device has checked the gradients.
         """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the

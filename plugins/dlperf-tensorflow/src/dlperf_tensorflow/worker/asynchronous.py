@@ -34,8 +34,8 @@ def servers(job):
 def read_max_status(name):
     """Return the largest value, in bytes, of a field of /proc/PID/status over all processes of the cluster.
 
-    `name` is the field, such as `VmHWM`, the peak of used memory, or `VmData`, the allocated memory. Wait until all
-    servers have answered.
+    `name` is the field, such as `VmHWM`, the peak of used memory, or `VmData`, the allocated memory. This waits until
+    all servers have answered.
 
     Raises:
         KeyError: The status of a process has no size with this name.

@@ -31,7 +31,7 @@ class Loader(loading.Loader):
 
         Args:
             dataset: A `TokenPipeline` or a `JpegPipeline`.
-            draws: An iterable that yields, for each batch, the list of its pairs (draw, sample).
+            draws: An endless iterable with, for each batch, the list of its pairs (draw, sample).
             request: Not used.
         """
         self._dataset, self._pending = dataset, deque()

@@ -29,9 +29,9 @@ class Loader(loading.Loader):
         """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
 
         Args:
-            dataset: An object whose items are batches, dicts of NumPy arrays, by lists of keys; or a DataError, which
-                is yielded in place of the batch.
-            draws: An iterable of such lists.
+            dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
+                DataError, which is yielded in place of the batch.
+            draws: An endless iterable of lists of keys, one for each batch.
             request: Not used.
         """
         pool, pending = ThreadPoolExecutor(self.workers), deque()

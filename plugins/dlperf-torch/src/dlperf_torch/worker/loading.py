@@ -19,9 +19,9 @@ class Loader(loading.Loader):
         """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
 
         Args:
-            dataset: An object whose items are batches, dicts of NumPy arrays, by lists of keys; or a DataError, which
-                the DataLoader hands on in place of the batch.
-            draws: An iterable of such lists.
+            dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
+                DataError, which the DataLoader hands on in place of the batch.
+            draws: An endless iterable of lists of keys, one for each batch.
             request: The request.
         """
         return _start(self, dataset, draws, request)

@@ -97,7 +97,7 @@ class TorchTrainer(ReplicaState):
         return self.exchange.defer()
 
     def update(self):
-        """Clip the gradients to `clip_norm` if it is set, and update the weights, unless a scaled one is not finite."""
+        """Update the weights with the gradients, clipped to `clip_norm` if set; the loss scaler may skip the update."""
         self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
