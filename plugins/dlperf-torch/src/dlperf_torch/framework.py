@@ -108,10 +108,11 @@ class Torch(Framework):
         )
 
     def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
-        """Return the C++ compiler with which inductor compiles for CPUs, a tuple of one name; else an empty tuple.
+        """Return a tuple with the C++ compiler's name if inductor compiles `spec` for a CPU; else an empty tuple.
 
-        The name is the first word of the variable CXX that the case sets, or `g++` if the case does not name the
-        variable. If the case sets CXX to the empty text, or hands on the node's own (None), the tuple is empty.
+        The name is the first word of the case's variable CXX, such as `clang++`, or `g++` if the case does not name
+        CXX. If the case sets CXX to the empty text, or to None, which hands on the node's own value, the tuple is
+        empty.
         """
         if (spec.compiler, spec.device) != ("inductor", "cpu"):
             return ()

@@ -9,10 +9,9 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per device, in the order of ranks.
 
-    With the strategy `horovod` and several devices, the list begins with Horovod's rendezvous server. With `all_reduce`
-    and several devices, each trainer has the environment variables that `join_trainers` lists. Without the interface's
-    name, gloo takes the address to which the host's name resolves; in a container, the other nodes often cannot reach
-    it. `cluster` describes the case and its nodes.
+    With the strategy `horovod` and several devices, Horovod's rendezvous server comes first in the list. With
+    `all_reduce` and several devices, each trainer has the environment variables that `join_trainers` lists. `cluster`
+    describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -25,7 +24,8 @@ def join_trainers(cluster: Cluster) -> List[Process]:
 
     They are those that `torch.distributed` reads with `env://`: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and
     LOCAL_RANK. If the node's network interface is known, they are also GLOO_SOCKET_IFNAME, and on GPUs
-    NCCL_SOCKET_IFNAME. `cluster` describes the case and its nodes.
+    NCCL_SOCKET_IFNAME. If it is unknown, gloo takes the address to which the host's name resolves, which in a container
+    is often unreachable from other nodes. `cluster` describes the case and its nodes.
     """
     trainers = one_per_device(cluster)
 

@@ -138,9 +138,10 @@ class BertBaseTrainer(JaxTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network: a function of a `Scope` and the arrays of `outputs`, which returns the logits.
+        """Return the network: the function `bert` with the numbers of heads and layers that `options` gives.
 
-        `options` is a dict with the values of the model's options; `heads` and `layers` are read. The weights in the
+        It takes a `Scope`, `input_ids`, `segment_ids`, `attention_mask` and `masked_positions`, and returns a pair of
+        logits. `options` is a dict of the model's options, of which `heads` and `layers` are read. The weights in the
         scope determine all other sizes.
         """
         return partial(bert, heads=options["heads"], layers=options["layers"])
@@ -148,8 +149,8 @@ class BertBaseTrainer(JaxTrainer):
     def outputs(self, network, batch):
         """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
-        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, with its
-        scope bound. `batch` is a dict from input name to array.
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, as a
+        function without its first argument, the `Scope`. `batch` is a dict from input name to array.
         """
         names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
         return network(*(batch[name] for name in names))

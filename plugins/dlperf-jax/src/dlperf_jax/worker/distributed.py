@@ -53,5 +53,5 @@ def connect(replicas, timeout):
 
 
 def leave():
-    """Wait until the other processes leave, too, and end this process's part in `jax.distributed`."""
+    """Wait until all other processes of `jax.distributed` leave, too, and close this process's connection to them."""
     jax.distributed.shutdown()

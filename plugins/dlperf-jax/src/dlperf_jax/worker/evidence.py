@@ -51,6 +51,6 @@ def allows_tf32(products, device):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Return a context in which JAX computes float32 products in the full width of float32, without TF32."""
+    """Return a context manager in which JAX computes float32 products in the full width of float32, without TF32."""
     with jax.default_matmul_precision("highest"):
         yield

@@ -22,7 +22,7 @@ class TreeExchange(GradientExchange):
         self._average = program.lower(self._arrays).compile()
 
     def run(self):
-        """Enqueue the average of all arrays; return one of the results, for which `Runtime.wait` can wait."""
+        """Enqueue the averaging of all arrays; return the mean of the first one, a handle for `Runtime.wait`."""
         self._arrays = self._runtime.newest = self._average(self._arrays)
         return next(iter(self._arrays.values()))
 

@@ -14,7 +14,9 @@ scalers."""
 
 
 def optimizer_for(numbers, decays):
-    """Return optax's transformation for the request's optimizer: its updates must be multiplied by -rate by the caller.
+    """Return an `optax.GradientTransformation` for the request's optimizer; its caller multiplies the updates by -rate.
+
+    It also clips the gradients' global norm if there is a `clip_norm`, and adds weight decay.
 
     Args:
         numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
@@ -75,9 +77,9 @@ class LossScale:
         return {"scale": np.float32(scale), "good_steps": np.int32(0), "skipped": np.int32(0)}
 
     def update(self, state, gradients, new, old):
-        """Return two values: the scale's state for the next step, and `old` if a gradient is not finite, else `new`.
+        """Return a pair: the scale's state for the next step, and `old` if a gradient is not finite, else `new`.
 
-        With a constant scale, return `state` and `new`.
+        With a constant scale, the pair is always `state` and `new`.
 
         Args:
             state: The state before this step, a dict as `initial_state` returns it.

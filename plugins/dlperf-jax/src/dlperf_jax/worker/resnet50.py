@@ -109,17 +109,17 @@ class ResNet50Trainer(JaxTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network: a function of a `Scope` and images, which returns the logits; `options` is not used.
+        """Return the network: the function `resnet50` of a `Scope` and images, which returns the logits, (B, classes).
 
-        The weights in the scope determine the number of classes.
+        `options` is not used: the weights in the scope determine the number of classes.
         """
         return resnet50
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one array, (B, classes).
 
-        `network` is what `build` returned, with its scope bound. `batch` is a dict from input name to array, of which
-        `image`, (B, H, W, 3), is read.
+        `network` is what `build` returned, as a function without its first argument, the `Scope`. `batch` is a dict
+        from input name to array, of which `image`, (B, H, W, 3), is read.
         """
         return (network(batch["image"]),)
 

@@ -108,9 +108,9 @@ class JaxRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Return a context in which JAX's profiler records; at its end, the trace is written to the file `path`.
+        """Return a context manager in which JAX's profiler records; at its end, the trace is written to `path`.
 
-        The file is in Chrome's trace format. It is not written if the context is left by an exception. The profiler
+        The file is in Chrome's trace format. It is not written if an exception leaves the context manager. The profiler
         writes its own files into a temporary folder beside `path`, which is removed.
         """
         with TemporaryDirectory(dir=os.path.dirname(path)) as folder:

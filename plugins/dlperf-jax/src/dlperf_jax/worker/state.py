@@ -52,8 +52,8 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments of a replica; `values` is a NumPy array.
 
-        A name is the moment's path in the state of optax. Values have the layout of this plugin's parameters: kernels
-        are HWIO. `replica` is the replica's index within this process, from 0.
+        A name is the moment's path in the state of optax, such as `[1].trace['fc.weight']`. Values have the layout of
+        this plugin's parameters: kernels are HWIO. `replica` is the replica's index within this process, from 0.
         """
         for path, value in jax.tree_util.tree_leaves_with_path(self.state["optimizer"]):
             if value.ndim:

@@ -65,7 +65,7 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue a step on a `batch` of `place` with the learning rate `rate`; return the array of all losses."""
+        """Enqueue a step on a `batch` of `place` with the learning rate `rate`; return all replicas' losses, (N,)."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -137,7 +137,7 @@ class JaxTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are lists with one NumPy array per head and replica of this process; the replicas of a head are adjacent.
         The fp32 logits come from the master weights, without TF32. The running statistics do not change.

@@ -65,7 +65,7 @@ class Attention(M.Module):
     def forward(self, x, mask):
         """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others.
         """
         query, key, value = (
             projection(x).reshape(x.shape[0], x.shape[1], self.heads, -1).transpose(0, 2, 1, 3)
@@ -98,7 +98,7 @@ class Layer(M.Module):
     def forward(self, x, mask):
         """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others.
         """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
@@ -164,7 +164,7 @@ class Bert(M.Module):
 
 
 def additive(attention_mask):
-    """Return the mask to add to attention scores, (B, 1, 1, S): 0 for tokens, `NO_ATTENTION` for padding.
+    """Return the mask to add to attention scores, (B, 1, 1, S): 0 for tokens, -1e30 for padding.
 
     `attention_mask`, (B, S), is 1 for tokens and 0 for padding, in B sequences of S tokens.
     """
@@ -184,7 +184,10 @@ class BertBaseTrainer(MegEngineTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
+        """Return a new `Bert`, an `M.Module`; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which the sizes and `dropout` are read.
+        """
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],

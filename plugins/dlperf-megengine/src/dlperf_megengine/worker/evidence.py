@@ -7,9 +7,9 @@ from megengine import module
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context in which `network` has no dropout; its buffers are restored at the end.
+    """Return a context manager: in it, `network` has no dropout; at its end, dropout and buffers are restored.
 
-    The buffers are the running statistics of batch norm.
+    `network` is a `megengine.module.Module`. Its buffers are the running statistics of batch norm.
     """
     buffers = [(buffer, buffer.numpy().copy()) for buffer in network.buffers()]
     dropouts = [(layer, layer.drop_prob) for layer in network.modules() if isinstance(layer, module.Dropout)]

@@ -89,8 +89,8 @@ class NcclExchange:
     def average(self, parameters):
         """Replace the gradients of `parameters` by their means over the replicas, and add 1 to `count`.
 
-        This is enqueued without waiting. Do nothing if `callbacks` average the gradients in the backward pass.
-        `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
+        This is enqueued without waiting. If the backward pass has averaged the gradients (`callbacks` is not empty), do
+        nothing. `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
         """
         if self.callbacks:
             return

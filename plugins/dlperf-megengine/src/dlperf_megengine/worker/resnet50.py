@@ -12,7 +12,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
+    """Return an `M.Conv2d` without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
     in pixels.
@@ -36,9 +36,9 @@ class CenteredBatchNorm(M.BatchNorm2d):
 
 
 def batch_norm(channels):
-    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return a batch norm for `channels` channels, which uses the statistics of this replica's micro-batch.
 
-    On a CPU it is a `CenteredBatchNorm`. MegEngine's momentum is the weight of the old running statistics.
+    It is a `CenteredBatchNorm` on a CPU, and an `M.BatchNorm2d` on a GPU.
     """
     kind = CenteredBatchNorm if mge.get_default_device().startswith(("cpu", "multithread")) else M.BatchNorm2d
     return kind(channels, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
@@ -100,14 +100,17 @@ class ResNet50Trainer(MegEngineTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
+        """Return a new `ResNet50`, an `M.Module`; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which `num_classes` is read.
+        """
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which `image`
-        is read.
+        `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which
+        `image`, (B, 3, H, W), is read.
         """
         return (network(batch["image"]),)
 

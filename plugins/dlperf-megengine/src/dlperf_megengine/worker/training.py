@@ -100,13 +100,13 @@ class MegEngineTrainer(ReplicaState):
         optimizers.reset(self.optimizer)
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float; `loss` is the pair of `train`."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is a pair of `train`."""
         return [float(loss[0].item())]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are lists with a tensor per head. They come from the operations that `step` enqueues, since fp32 and eager
         are all that there is. Batch norm's running statistics are restored.

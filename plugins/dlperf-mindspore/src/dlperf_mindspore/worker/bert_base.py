@@ -15,7 +15,7 @@ NO_ATTENTION = -1e30
 
 
 def layer_norm(hidden):
-    """Return a layer norm over the last axis, which has `hidden` elements."""
+    """Return an `nn.LayerNorm` over the last axis, which has `hidden` elements."""
     return nn.LayerNorm((hidden,), epsilon=LAYER_NORM_EPSILON)
 
 
@@ -68,7 +68,7 @@ class Attention(nn.Cell):
     def construct(self, x, mask):
         """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others.
         """
         query = self.split_heads(self.query(x)) * self.scale
         key, value = self.split_heads(self.key(x)), self.split_heads(self.value(x))
@@ -103,7 +103,7 @@ class Layer(nn.Cell):
     def construct(self, x, mask):
         """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others.
         """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(gelu(self.intermediate(x)))))
@@ -176,7 +176,7 @@ class Bert(nn.Cell):
 
 
 def additive(attention_mask):
-    """Return the mask to add to attention scores, (B, 1, 1, S): 0 for tokens, `NO_ATTENTION` for padding.
+    """Return the mask to add to attention scores, (B, 1, 1, S): 0 for tokens, -1e30 for padding.
 
     `attention_mask`, (B, S), is 1 for tokens and 0 for padding, in B sequences of S tokens.
     """
@@ -197,7 +197,10 @@ class BertBaseTrainer(MindSporeTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
+        """Return a new `Bert`, an `nn.Cell`; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which the sizes and `dropout` are read.
+        """
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],

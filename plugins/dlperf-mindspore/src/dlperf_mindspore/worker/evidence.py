@@ -9,9 +9,9 @@ from mindspore.graph import api
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context in which `network` has no dropout; its buffers are restored at the end.
+    """Return a context manager: in it, `network` has no dropout; at its end, dropout and buffers are restored.
 
-    The buffers are the running statistics of batch norm.
+    `network` is an `nn.Cell`. Its buffers are the running statistics of batch norm.
     """
     buffers = [
         (parameter, parameter.asnumpy().copy())

@@ -47,6 +47,9 @@ class Optimizer:
 
         `rate` is a number, and `gradients` has a tensor per parameter, in the order of the parameters. `update` calls
         this after it has added 1 to `updates`.
+
+        Raises:
+            NotImplementedError: The subclass does not implement it.
         """
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
+    """Return an `nn.Conv2d` without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
     in pixels.
@@ -19,10 +19,7 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 
 def batch_norm(channels):
-    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
-
-    MindSpore's momentum is the weight of the old running statistics.
-    """
+    """Return an `nn.BatchNorm2d` for `channels` channels, which uses the statistics of this replica's micro-batch."""
     return nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
 
 
@@ -82,14 +79,17 @@ class ResNet50Trainer(MindSporeTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
+        """Return a new `ResNet50`, an `nn.Cell`; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which `num_classes` is read.
+        """
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
-        `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which `image`
-        is read.
+        `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which
+        `image`, (B, 3, H, W), is read.
         """
         return (network(batch["image"]),)
 

@@ -29,7 +29,7 @@ class ReplicaState(BaseTrainer):
     def assign(self, name, parameter, values):
         """Set a parameter to `values` in every replica of this process.
 
-        `name` is the parameter's name in the manifest, and `parameter` its object in the network. `values` is a float32
+        `name` is the parameter's name in the manifest, and `parameter` the network's parameter. `values` is a float32
         NumPy array in C order, in the manifest's layout: convolutions OIHW, linear layers (out, in).
         """
         parameter.set_data(ms.Tensor(values))

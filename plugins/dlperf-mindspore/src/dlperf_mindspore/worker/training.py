@@ -103,7 +103,7 @@ class MindSporeTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are lists with a tensor per head. The first are computed with the compiler of the step; the others are
         eager. Batch norm's running statistics are restored.
@@ -135,10 +135,10 @@ class MindSporeTrainer(ReplicaState):
 
 
 def differentiated(trainer):
-    """Return a function of a micro-batch that returns its loss, and its gradients in the order of `trainer.trained`.
+    """Return a function of a micro-batch that returns a pair: its loss, and a tuple of its gradients.
 
-    `trainer` is a `MindSporeTrainer`. A micro-batch is a dict from input name to tensor. The function is no method of
-    the trainer, because MindSpore compiles methods of cells only.
+    The gradients are in the order of `trainer.trained`. `trainer` is a `MindSporeTrainer`. A micro-batch is a dict from
+    input name to tensor. The function is no method of the trainer, because MindSpore compiles methods of cells only.
     """
 
     def compute_loss(batch):

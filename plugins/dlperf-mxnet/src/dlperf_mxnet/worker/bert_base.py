@@ -15,12 +15,12 @@ NO_ATTENTION = -1e30
 
 
 def linear(inputs, outputs):
-    """Return a linear layer, x · Wᵀ + b over the last axis, from `inputs` to `outputs` features."""
+    """Return gluon's block for a linear layer, x · Wᵀ + b over the last axis, from `inputs` to `outputs` features."""
     return nn.Dense(outputs, in_units=inputs, flatten=False)
 
 
 def norm(hidden):
-    """Return a layer norm for inputs with `hidden` features in the last axis."""
+    """Return gluon's block for a layer norm of inputs with `hidden` features in the last axis."""
     return nn.LayerNorm(epsilon=LAYER_NORM_EPSILON, in_channels=hidden)
 
 
@@ -75,8 +75,8 @@ class Attention(HybridBlock):
     def hybrid_forward(self, F, x, mask):
         """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
-        is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others. `F` is
+        MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
@@ -116,8 +116,8 @@ class Layer(HybridBlock):
     def hybrid_forward(self, F, x, mask):
         """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
-        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, `NO_ATTENTION` for the others. `F`
-        is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others. `F` is
+        MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
@@ -191,7 +191,7 @@ class Bert(HybridBlock):
         return predicted, self.next_sentence(self.pooler(first))
 
     def cast(self, dtype):
-        """Set the type of all parameters, and of the activations, to `dtype`."""
+        """Set the type of all parameters, and of the activations, to `dtype`, the name of a type such as `float16`."""
         super().cast(dtype)
         self.dtype = dtype
 
@@ -228,7 +228,10 @@ class BertBaseTrainer(MXNetTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
+        """Return a `Bert`, a hybrid block of gluon that is not initialized yet.
+
+        `options` is a dict of the model's options, of which the sizes and `dropout` are read.
+        """
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],
@@ -240,7 +243,7 @@ class BertBaseTrainer(MXNetTrainer):
         )
 
     def build_criterion(self, options):
-        """Return the sum of the losses of both heads as a block; `options` is not used."""
+        """Return a `Loss`, a hybrid block that computes the sum of the losses of both heads; `options` is not used."""
         return Loss()
 
     def outputs(self, network, batch):

@@ -13,19 +13,19 @@ def type_of(output):
 
 
 def weight_types(parameters):
-    """Return the set of the names of the data types of the weights of convolutions and linear layers in `parameters`.
+    """Return a set of the names of the data types of convolutions' and linear layers' weights, such as `float32`.
 
-    `parameters` are gluon's. Those with one axis, such as biases, are left out. A name is, for example, `float32`.
+    `parameters` is an iterable of gluon's parameters. Those with one axis, such as biases, are left out.
     """
     return {type_of(parameter) for parameter in parameters if len(parameter.shape) > 1}
 
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context at whose end the running statistics of the network's batch norms are restored.
+    """Return a context manager at whose end the running statistics of the network's batch norms are restored.
 
-    Before that, it waits for everything that was enqueued, unless the context is left by an exception. `network` is a
-    block of gluon.
+    Before that, it waits for everything that was enqueued, unless an exception leaves it. `network` is a block of
+    gluon.
 
     Raises:
         MXNetError: An enqueued operation failed.

@@ -14,9 +14,10 @@ _BILINEAR = 1
 
 
 def load_images(trainer):
-    """Start the trainer's loaders of JPEGs; return an endless iterator over the batches, on the devices.
+    """Start the trainer's loaders of JPEGs; return an endless iterator over the batches, lists of a dict per replica.
 
-    `trainer` is an `MXNetTrainer`. OpenCV decodes the files.
+    A dict has MXNet arrays on the replica's device by input name. `trainer` is an `MXNetTrainer`. OpenCV decodes the
+    files.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
@@ -32,10 +33,10 @@ class OpenCVImages(JpegImages):
     """
 
     def read(self, path, chance):
-        """Return one image, cropped, resized and mirrored: a NumPy array of (H, W, 3) bytes, RGB.
+        """Return one image, cropped, resized and mirrored: a uint8 NumPy array (H, W, 3), RGB.
 
-        `path` is the path of the JPEG file; `chance` is the generator that draws the crop and the reflection. H and W
-        are the height and width that the model takes.
+        `path` is the path of the JPEG file; `chance` is the `random.Random` that draws the crop and the reflection. H
+        and W are the height and width that the model takes.
 
         Raises:
             OSError: The file cannot be read.
@@ -49,7 +50,7 @@ class OpenCVImages(JpegImages):
 
 
 def decode(path):
-    """Return the JPEG file `path` as an MXNet array of (height, width, 3) bytes: RGB, in its full size.
+    """Return the image in the JPEG file `path`, in its full size: a uint8 MXNet array (height, width, 3), RGB.
 
     The orientation in the EXIF data is ignored.
 
@@ -65,13 +66,13 @@ def augment(image, width, height, chance):
     """Return a random crop of an image, resized to `width` × `height` pixels and mirrored with probability ½.
 
     Args:
-        image: An MXNet array of (height, width, 3) bytes, of any size.
+        image: A uint8 MXNet array (rows, columns, 3), of any size.
         width: Width of the result in pixels.
         height: Height of the result in pixels.
-        chance: Generator that draws the crop and the reflection.
+        chance: The `random.Random` that draws the crop and the reflection.
 
     Returns:
-        A NumPy array of (`height`, `width`, 3) bytes.
+        A uint8 NumPy array (`height`, `width`, 3).
     """
     left, top, right, bottom = crop_box(image.shape[1], image.shape[0], chance)
     size = (width, height)

@@ -14,7 +14,9 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
+        """Return a DataLoader, an iterable of a dataset's batches, dicts of MXNet arrays, in the order of `draws`.
+
+        The arrays are float32. The DataLoader's processes end with this process.
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a

@@ -11,16 +11,16 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
+    """Return gluon's block for a convolution without bias, with a `kernel` × `kernel` kernel.
 
-    Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`. `stride` is the step of
-    the kernel in both directions, in pixels.
+    It has `inputs` input and `outputs` output channels. Zeros pad each side by half the kernel's size, rounded down.
+    `layout` is `NCHW` or `NHWC`. `stride` is the step of the kernel in both directions, in pixels.
     """
     return nn.Conv2D(outputs, kernel, stride, kernel // 2, use_bias=False, in_channels=inputs, layout=layout)
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return gluon's block for a batch norm of `channels` channels, with the statistics of this replica's micro-batch.
 
     `layout` is `NCHW` or `NHWC`.
     """
@@ -33,10 +33,10 @@ def batch_norm(channels, layout):
 
 
 def relu(F, x):
-    """Return max(x, 0) for each element of x, in oneDNN's memory layout.
+    """Return max(x, 0) for each element of x, an array or a symbol, by the operator for which oneDNN has a kernel.
 
-    `F.relu` does not use oneDNN: it would have to convert x from oneDNN's memory layout. `F` is MXNet's module of
-    operators for the type of x: `mx.nd` or `mx.sym`.
+    `F.relu` has none: it would have to convert x from oneDNN's memory layout. `F` is MXNet's module of operators for
+    the type of x: `mx.nd` or `mx.sym`.
     """
     return F.Activation(x, act_type="relu")
 
@@ -107,7 +107,7 @@ class ResNet50(HybridBlock):
         return self.fc(self.mean(x))
 
     def cast(self, dtype):
-        """Set the type of all parameters but batch norm's, and of the activations, to `dtype`."""
+        """Set the type of all parameters but batch norm's, and of the activations, to `dtype`, such as `float16`."""
         super().cast(dtype)
         self.dtype = dtype
 
@@ -136,18 +136,24 @@ class ResNet50Trainer(MXNetTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
+        """Return a `ResNet50`, a hybrid block of gluon that is not initialized yet.
+
+        `options` is a dict of the model's options, of which `num_classes` is read.
+        """
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def build_criterion(self, options):
-        """Return the cross entropy as a block, with `label_smoothing` of `options`, a dict of the model's options."""
+        """Return a `Loss`, a hybrid block that computes the cross entropy with the option `label_smoothing`.
+
+        `options` is a dict of the model's options, of which `label_smoothing` is read.
+        """
         return Loss(options["label_smoothing"])
 
     def outputs(self, network, batch):
-        """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
+        """Return the network's logits for the images of a micro-batch: a tuple of one array, (B, classes).
 
         `network` is what `build` returned. `batch` is a dict from input name to array, on the device, of which `image`
-        is read.
+        is read: (B, 3, H, W) in the layout `nchw`, (B, H, W, 3) in `nhwc`.
         """
         return (network(batch["image"]),)
 

@@ -144,9 +144,9 @@ class MXNetRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Record operators with MXNet's profiler while the context lasts; write `path` at its end.
+        """Return a context manager in which MXNet's profiler records operators; it writes the file `path` at its end.
 
-        The file is in Chrome's trace format. It is not written if the context is left by an exception.
+        The file is in Chrome's trace format. It is not written if an exception leaves the context manager.
         """
         mx.profiler.set_config(profile_symbolic=True, profile_imperative=True, filename=path)
         mx.profiler.set_state("run")

@@ -52,7 +52,7 @@ class MXNetTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return `batches`, dicts of NumPy arrays, in float32, indices included: they are exact up to 2²⁴."""
+        """Return `batches`, a list of dicts of NumPy arrays, as float32, indices included: they are exact up to 2²⁴."""
         return [{name: values.astype(np.float32) for name, values in batch.items()} for batch in batches]
 
     def place(self, batches):
@@ -66,14 +66,14 @@ class MXNetTrainer(ReplicaState):
         ]
 
     def receive(self, batches):
-        """Return `batches`, a dict of MXNet arrays per replica from its loader, on its device; CPUs copy nothing."""
+        """Return `batches`, a list of a dict of MXNet arrays per replica, on its device; CPUs copy nothing."""
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def slice_batch(self, batch, start, stop):
-        """Return the samples `start` to `stop` - 1 of each replica of `batch`, a list that `place` returned."""
+        """Return a list of each replica's samples `start` to `stop` - 1 in `batch`, a list that `place` returned."""
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
@@ -81,7 +81,7 @@ class MXNetTrainer(ReplicaState):
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
-        """Return each replica's labels, a list of NumPy arrays; `labels` is the list that `labels()` returned."""
+        """Return each replica's labels as a list of NumPy arrays; `labels` is a list of the method `labels`."""
         return [shard.asnumpy() for shard in labels]
 
     # The step.
@@ -107,10 +107,11 @@ class MXNetTrainer(ReplicaState):
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Compute the gradients of the micro-batch `piece` for all replicas; return their losses / `parts`, a list.
+        """Compute all replicas' gradients for the micro-batch `piece`; return a list of their losses over `parts`.
 
         The gradients are added to those of the step so far. `piece` is a part that `micro_batches` returned, and
-        `parts` the number of micro-batches in a step. `is_last` is not used: `update` exchanges gradients.
+        `parts` the number of micro-batches in a step, which divides the losses. `is_last` is not used: `update`
+        exchanges gradients.
         """
         with autograd.record():
             losses = [self.loss(to_float32(self.outputs(self.network, shard)), shard) for shard in piece]
@@ -123,7 +124,7 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return the sums of `loss` and `other`, both lists of `backward` with an array per replica."""
+        """Return a list of the sum of each replica's losses in `loss` and `other`, two lists of `backward`."""
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
@@ -146,7 +147,7 @@ class MXNetTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are lists with a float64 NumPy array per head, of the process's first replica. The fp32 logits were
         computed in the constructor, before mixed precision. Batch norm's running statistics are restored.

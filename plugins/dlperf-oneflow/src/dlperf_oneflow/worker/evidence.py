@@ -7,9 +7,9 @@ from oneflow import nn
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context in which `network` has no dropout; its buffers are restored at the end.
+    """Return a context manager: in it, `network` has no dropout; at its end, dropout and buffers are restored.
 
-    The buffers are the running statistics of batch norm.
+    `network` is an `nn.Module`. Its buffers are the running statistics of batch norm.
     """
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
     dropouts = [(module, module.p) for module in network.modules() if isinstance(module, nn.Dropout)]

@@ -21,10 +21,10 @@ def placement(device, replicas):
 
 
 def spread(batch, placement):
-    """Return a global batch, a dict from input name to global tensor, whose part on each replica is its `batch`.
+    """Return the global batch that joins the batches of all replicas: a dict from input name to global tensor.
 
-    No sample is copied to another replica. `batch` is a dict from input name to this replica's tensor; `placement` is
-    what the function `placement` returned.
+    Each replica holds its own samples; none are copied to another replica. `batch` is a dict from input name to this
+    replica's tensor; `placement` is what the function `placement` returned.
     """
     return {
         name: value.to_global(placement=placement, sbp=flow.sbp.split(0)) for name, value in batch.items()
@@ -58,19 +58,19 @@ class TrainingGraph(nn.Graph):
         self.add_optimizer(trainer.optimizer, lr_sch=scheduler)
 
     def moments(self):
-        """Yield (name, tensor) for each tensor of the graph's state that is not of the network.
+        """Yield (name, tensor) for each tensor of the graph's own state, such as the optimizer's moments.
 
-        The names are the graph's own.
+        The network's tensors are left out. The names are the graph's own.
         """
         for name, value in self.state_dict().items():
             if isinstance(value, flow.Tensor):
                 yield name, value
 
     def build(self, *values):
-        """Return the loss for `values`, the model's inputs as tensors in the order of `Request.inputs`.
+        """Return the loss, a scalar tensor, for `values`, the model's inputs in the order of `Request.inputs`.
 
-        OneFlow calls this when it traces the graph. The backward pass and clipping are traced, too; OneFlow adds the
-        update.
+        The inputs are tensors. OneFlow calls this when it traces the graph. The backward pass and clipping are traced,
+        too; OneFlow adds the update.
         """
         batch = dict(zip(self.trainer.names, values))
         loss = self.trainer.loss(self.trainer.outputs(self.network, batch), batch)

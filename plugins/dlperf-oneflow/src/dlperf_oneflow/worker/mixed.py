@@ -10,9 +10,9 @@ GROWTH_STEPS = 2000
 
 
 def autocast(precision):
-    """Return a context in which GPUs compute convolutions and matrix products in the type of `precision`.
+    """Return a context manager in which GPUs compute convolutions and matrix products in the type of `precision`.
 
-    `precision` is a `dlperf_sdk.worker.precision.Precision`; if it casts nothing, the context does nothing.
+    `precision` is a `dlperf_sdk.worker.precision.Precision`; if it casts nothing, the context manager does nothing.
     """
     if not precision.casts:
         return contextlib.nullcontext()

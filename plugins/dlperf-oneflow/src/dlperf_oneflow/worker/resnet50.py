@@ -13,7 +13,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride=1):
-    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
+    """Return an `nn.Conv2d` without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `stride` is the step of the kernel in both directions,
     in pixels.
@@ -22,7 +22,7 @@ def convolution(inputs, outputs, kernel, stride=1):
 
 
 def batch_norm(channels):
-    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch."""
+    """Return an `nn.BatchNorm2d` for `channels` channels, which uses the statistics of this replica's micro-batch."""
     norm = nn.BatchNorm2d(channels, eps=BATCH_NORM_EPSILON, momentum=BATCH_NORM_MOMENTUM)
     # Batches are counted for a cumulative average, which a fixed momentum does not use: one kernel less.
     norm.num_batches_tracked = None
@@ -85,14 +85,17 @@ class ResNet50Trainer(OneFlowTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
+        """Return a new `ResNet50`, an `nn.Module`; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which `num_classes` is read.
+        """
         return ResNet50(options["num_classes"])
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
         `network` is what `build` returned, or what DistributedDataParallel made of it. `batch` is a dict from input
-        name to tensor, on the device, of which `image` is read.
+        name to tensor, on the device, of which `image`, (B, 3, H, W), is read.
         """
         return (network(batch["image"]),)
 

@@ -139,13 +139,13 @@ class OneFlowTrainer(ReplicaState):
         self.scale.reset()
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float; `loss` is the pair of `train`."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is a pair of `train`."""
         return [loss[0].item()]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are sequences of a tensor per head. The first come from the network that `step` calls; if `step` uses a
         graph, they are computed in another graph with the same fusions. The fp32 logits are eager. The network's
@@ -164,7 +164,7 @@ class OneFlowTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def widen(self, value):
-        """Return this replica's part of `value`, a tensor of logits, as a float64 NumPy array."""
+        """Return this replica's part of `value`, a tensor of `outputs_and_references`, as a float64 NumPy array."""
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):

@@ -169,7 +169,11 @@ class BertBaseTrainer(PaddleTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with the sizes in `options`, a dict with the values of the model's options."""
+        """Return a new `Bert`, an `nn.Layer`; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which the sizes are read; the rate of dropout is an argument of a
+        call.
+        """
         return Bert(
             words=options["vocabulary_size"],
             hidden=options["hidden_size"],

@@ -10,7 +10,10 @@ from dlperf_paddle.worker.runtime import set_tf32, tf32_is_on
 
 
 def allows_tf32(device):
-    """Return True if float32 products may be rounded to TF32 now; `device` is the kind of device, `cpu` or `cuda`."""
+    """Return True if Paddle's present settings allow float32 products in TF32; False on a CPU.
+
+    `device` is the kind of device, `cpu` or `cuda`.
+    """
     return device == "cuda" and tf32_is_on()
 
 
@@ -35,7 +38,7 @@ def layouts(network):
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Return a context in which `note` is called with each output of the network's convolutions and linear layers.
+    """Return a context manager: in it, each output of the network's convolutions and linear layers is passed to `note`.
 
     `network` is an `nn.Layer`. `note` is a function of one tensor. It must return None, because another value would
     replace the output.
@@ -51,7 +54,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context at whose end the running statistics of the network's batch norms are restored.
+    """Return a context manager at whose end the running statistics of the network's batch norms are restored.
 
     `network` is an `nn.Layer`.
     """
@@ -66,9 +69,9 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def eager(network):
-    """Return a context in which `network`, an `nn.Layer`, is called eagerly, although `to_static` has compiled it.
+    """Return a context manager: in it, `network` is called eagerly, although `to_static` has compiled it.
 
-    The context does nothing if the network is not compiled.
+    `network` is an `nn.Layer`. If it is not compiled, the context manager does nothing.
     """
     compiled = isinstance(network.forward, StaticFunction)
     if compiled:
@@ -82,7 +85,7 @@ def eager(network):
 
 @contextlib.contextmanager
 def use_plain_fp32(device):
-    """Return a context in which Paddle computes float32 products in the full width of float32, without TF32.
+    """Return a context manager in which Paddle computes float32 products in the full width of float32, without TF32.
 
     `device` is the kind of device, `cpu` or `cuda`.
     """

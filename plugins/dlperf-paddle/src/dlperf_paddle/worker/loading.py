@@ -16,11 +16,13 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
+        """Return a DataLoader, an iterable of a dataset's batches, dicts of tensors, in the order of `draws`.
+
+        The DataLoader's processes end with this process.
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
-                DataError, whose text is then handed on in place of the batch, so that `next()` of this object raises
+                DataError, whose text the DataLoader hands on in place of the batch. The loader's `next()` then raises
                 it.
             draws: An endless iterable of lists of keys, one for each batch.
             request: Not used.

@@ -11,7 +11,7 @@ from dlperf_sdk.worker.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMEN
 
 
 def convolution(inputs, outputs, kernel, stride, layout):
-    """Return a convolution layer without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
+    """Return an `nn.Conv2D` without bias, from `inputs` to `outputs` channels, with a `kernel` × `kernel` kernel.
 
     Zeros pad each side by half the kernel's size, rounded down. `layout` is `NCHW` or `NHWC`. `stride` is the step of
     the kernel in both directions, in pixels.
@@ -22,9 +22,9 @@ def convolution(inputs, outputs, kernel, stride, layout):
 
 
 def batch_norm(channels, layout):
-    """Return a batch norm layer for `channels` channels, which uses the statistics of this replica's micro-batch.
+    """Return an `nn.BatchNorm2D` for `channels` channels, which uses the statistics of this replica's micro-batch.
 
-    `layout` is `NCHW` or `NHWC`. Paddle's momentum is the weight of the old running statistics.
+    `layout` is `NCHW` or `NHWC`.
     """
     return nn.BatchNorm2D(
         channels, momentum=1 - BATCH_NORM_MOMENTUM, epsilon=BATCH_NORM_EPSILON, data_format=layout
@@ -100,14 +100,18 @@ class ResNet50Trainer(PaddleTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
+        """Return a new `ResNet50`, an `nn.Layer` in the trainer's layout; its weights are not the canonical ones yet.
+
+        `options` is a dict of the model's options, of which `num_classes` is read.
+        """
         return ResNet50(options["num_classes"], self.layout.upper())
 
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
         `network` is what `build` returned, or what DataParallel or the compiler made of it. `batch` is a dict from
-        input name to tensor, on the device, of which `image` is read.
+        input name to tensor, on the device, of which `image` is read: (B, 3, H, W) in the layout `nchw`, (B, H, W, 3)
+        in `nhwc`.
         """
         return (network(batch["image"]),)
 

@@ -102,10 +102,10 @@ class PaddleRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Return a context in which paddle.profiler records; at its end, the trace is written to the file `path`.
+        """Return a context manager in which paddle.profiler records; at its end, the trace is written to `path`.
 
         It records the CPU, and the GPU if the case uses one. The file is in Chrome's trace format. It is not written if
-        the context is left by an exception.
+        an exception leaves the context manager.
         """
         targets = [profiler.ProfilerTarget.CPU]
         if self.request.device == "cuda":

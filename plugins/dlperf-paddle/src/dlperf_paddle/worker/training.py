@@ -100,7 +100,7 @@ class PaddleTrainer(ReplicaState):
         return self.loss(outputs, piece)
 
     def autocast(self):
-        """Return a context in which convolutions and matrix products are computed in the precision's type."""
+        """Return a context manager in which convolutions and matrix products are computed in the precision's type."""
         casts = self.precision.casts
         return paddle.amp.auto_cast(
             enable=casts, dtype=self.precision.products if casts else "float16", level="O1"
@@ -111,7 +111,7 @@ class PaddleTrainer(ReplicaState):
         return self.scaler.scale(loss)
 
     def defer_synchronization(self):
-        """Return a context in which backward passes do not average gradients: DataParallel's `no_sync`."""
+        """Return a context manager in which backward passes do not average gradients: DataParallel's `no_sync`."""
         return self.trained.no_sync() if self.runtime.syncs_gradients else contextlib.nullcontext()
 
     def update(self):
@@ -131,7 +131,7 @@ class PaddleTrainer(ReplicaState):
             self._rate_factor = next(self._rate_factors)  # AdamW's powers of beta have moved on
 
     def reset_optimizer(self):
-        """Set moments to zero, powers of beta to beta, and the loss scaler to its state before the first step."""
+        """Set moments, AdamW's powers of beta, and the loss scaler to their values before the first step."""
         for kind, values in self.optimizer._accumulators.items():
             first = self.request.optimizer[kind[: -len("_pow_acc")]] if kind.endswith("_pow_acc") else 0.0
             for value in values.values():
@@ -141,7 +141,7 @@ class PaddleTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are sequences of a tensor per head. The fp32 logits are eager, of the same weights, without TF32. Batch
         norm's running statistics are restored.

@@ -52,7 +52,7 @@ def _status(device):
 
 
 def place_beside(variable):
-    """Return a context that places operations on the parameter server that holds `variable`, a `tf.Variable`."""
+    """Return a context manager: it places operations on the parameter server that holds `variable`, a `tf.Variable`."""
     return tf.device(variable.device)
 
 
@@ -107,10 +107,11 @@ class Scheduled:
         return self._graph
 
     def traced_outputs(self, function, batch):
-        """Return a list of the tensors that `function` returns for each replica's shard, one replica after the other.
+        """Return a list of the tensors that `function` returns for the canonical shards of all replicas.
 
-        `function` takes a batch, a dict from input name to tensor, and returns a sequence of tensors. The workers
-        compute it in a graph, and this waits for them. `batch` is not used.
+        All tensors of the first replica come first, then those of the next. `function` takes a batch, a dict from input
+        name to tensor, and returns a sequence of tensors. The workers compute it in a graph, and this waits for them.
+        `batch` is not used.
         """
         traced = tf.function(
             lambda iterator, shard: function(_select_shard(iterator, shard)), autograph=False

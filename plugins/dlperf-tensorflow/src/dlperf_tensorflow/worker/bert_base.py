@@ -203,9 +203,10 @@ class BertBaseTrainer(TensorFlowTrainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with `heads` and `layers` of `options`, a dict with the values of the model's options.
+        """Return a `Bert`, a callable `tf.Module`, whose variables are those of the trainer's `weights`.
 
-        The manifest's shapes give all other sizes.
+        `options` is a dict of the model's options, of which `heads` and `layers` are read. The shapes in the manifest
+        give all other sizes.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.

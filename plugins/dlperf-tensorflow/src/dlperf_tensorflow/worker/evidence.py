@@ -22,7 +22,10 @@ class GraphEvidence:
         self._products = [node for node in self._nodes if node.op in _PRODUCTS]
 
     def product_types(self):
-        """Return a list of the `tf.DType` of the inputs of each convolution and matrix product in the graph."""
+        """Return a list of the `tf.DType` of the inputs of each convolution and matrix product in the graph.
+
+        It has one item per operation, in the order of the graph.
+        """
         return [tf.as_dtype(_type_of(node)) for node in self._products]
 
     def compiler(self):
@@ -46,13 +49,16 @@ def _type_of(product):
 
 
 def allows_tf32(device):
-    """Return True if float32 products may be rounded to TF32 now; `device` is the kind of device, `cpu` or `cuda`."""
+    """Return True if TensorFlow's present settings allow float32 products in TF32; False on a CPU.
+
+    `device` is the kind of device, `cpu` or `cuda`.
+    """
     return device == "cuda" and tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 @contextlib.contextmanager
 def preserve_state(strategy, statistics):
-    """Return a context at whose end the values of `statistics` are restored, in all replicas of this process.
+    """Return a context manager at whose end the values of `statistics` are restored, in all replicas of this process.
 
     `statistics` is an iterable of variables that were made in the scope of `strategy`, a `tf.distribute.Strategy`.
     """
@@ -67,7 +73,7 @@ def preserve_state(strategy, statistics):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Return a context in which TensorFlow computes float32 products in the full width of float32, without TF32."""
+    """Return a context manager: in it, TensorFlow computes float32 products in full float32 width, without TF32."""
     before = tf.config.experimental.tensor_float_32_execution_enabled()
     tf.config.experimental.enable_tensor_float_32_execution(False)
     try:

@@ -35,7 +35,10 @@ class AllReduceExchange(GradientExchange):
         )
 
     def run(self):
-        """Run the all-reduce of all tensors; return the smallest result, for which `Runtime.wait` can wait."""
+        """Enqueue the averaging of all tensors over the replicas; return the smallest mean, for `Runtime.wait`.
+
+        It is a tensor, or a per-replica value if the process has several replicas.
+        """
         self._gradients = self._average(self._gradients)
         return self._gradients[self._smallest]
 
@@ -57,7 +60,8 @@ class AllReduceExchange(GradientExchange):
     def read(self, replica):
         """Yield a `Buffer` for each tensor of one replica, with its values widened to float32.
 
-        `replica` is the replica's index within this process, from 0.
+        A buffer's name is `gradient N` with the number N of the tensor, from 0. `replica` is the replica's index within
+        this process, from 0.
         """
         for name, gradient in self._gradients.items():
             value = self._strategy.experimental_local_results(gradient)[replica].numpy()

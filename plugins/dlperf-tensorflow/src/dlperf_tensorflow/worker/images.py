@@ -19,9 +19,9 @@ ATTEMPTS = 10
 
 
 def load_images(trainer):
-    """Start the trainer's pipelines of JPEGs; return an endless iterator over the batches, on the devices.
+    """Start a pipeline of JPEGs for each replica; return an endless iterator over the batches, on the devices.
 
-    `trainer` is a `TensorFlowTrainer`.
+    `trainer` is a `TensorFlowTrainer`, whose `place` has put the batches there.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
@@ -127,7 +127,7 @@ def augment(encoded, height, width, seed):
 
 
 def decode(encoded):
-    """Return the image in `encoded`, the content of a JPEG file: (height, width, 3) bytes, RGB, in its full size.
+    """Return the image in a JPEG file's content, `encoded`, in its full size: a uint8 tensor (height, width, 3), RGB.
 
     `encoded` is a scalar string tensor.
 

@@ -24,9 +24,9 @@ class Loader(loading.Loader):
         return loading.PREFETCH
 
     def open(self, dataset, draws, request):
-        """Return the iterator of the dataset's pipeline over batches in the order of `draws`.
+        """Return an iterator over the batches of `dataset` in the order of `draws`: dicts from input name to tensor.
 
-        The pipeline has its own pool of `self.workers` threads. If a batch fails, `next()` of this object raises a
+        The pipeline has its own pool of `self.workers` threads. If a batch fails, the loader's `next()` raises a
         DataError.
 
         Args:
@@ -66,10 +66,11 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator: dicts from input name to tensor on the host."""
 
     def open(self, generate, request):
-        """Return the iterator of a `tf.data.Dataset` over a generator, which runs in a thread of this process.
+        """Return an iterator over a generator's batches, dicts from input name to tensor on the host.
 
-        `generate` is a function without arguments that returns a generator of one replica's batches, dicts of NumPy
-        arrays. It is called once more for the shapes of a batch. `request` is not used.
+        The generator runs in a thread of this process, in a `tf.data.Dataset`. `generate` is a function without
+        arguments that returns a generator of one replica's batches, dicts of NumPy arrays. It is called once more for
+        the shapes of a batch. `request` is not used.
         """
         signature = {
             name: tf.TensorSpec(values.shape, values.dtype) for name, values in next(generate()).items()

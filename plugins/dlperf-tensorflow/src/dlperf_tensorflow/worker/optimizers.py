@@ -21,7 +21,7 @@ def optimizer_for(numbers, variables, decays, place_near):
         numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
         variables: List of the trainable variables, in float32.
         decays: List with True for each variable that has weight decay, else False.
-        place_near: Function of a variable that returns a context, in which the operations of its update are placed.
+        place_near: Function of a variable that returns a context manager, which places the operations of its update.
 
     Raises:
         ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
@@ -48,7 +48,7 @@ class Momentum:
         numbers: `Request.optimizer`: a dict of hyperparameters.
         variables: List of the trainable variables, in float32.
         decays: List with True for each variable that has weight decay, else False.
-        place_near: Function of a variable that returns a context, in which the operations of its update are placed.
+        place_near: Function of a variable that returns a context manager, which places the operations of its update.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -59,13 +59,13 @@ class Momentum:
         """None: nothing counts the updates."""
 
     def initial_values(self):
-        """Yield (variable, value) for each variable of the optimizer, with its value before the first step."""
+        """Yield (variable, value) for each velocity; all its elements are `value`, 0.0, before the first step."""
         return ((variable, 0.0) for variable in self.moments)
 
     def apply(self, gradients, rate):
-        """Update all variables once with `gradients`, a list of tensors in the order of the variables.
+        """Update all trainable variables and velocities once.
 
-        `rate` is the learning rate, a scalar tensor.
+        `gradients` is a list of tensors in the order of the variables. `rate` is the learning rate, a scalar tensor.
         """
         for variable, velocity, decay, gradient in zip(
             self.variables, self.velocities, self.decays, gradients
@@ -91,7 +91,7 @@ class AdamW:
         numbers: `Request.optimizer`: a dict of hyperparameters.
         variables: List of the trainable variables, in float32.
         decays: List with True for each variable that has weight decay, else False.
-        place_near: Function of a variable that returns a context, in which the operations of its update are placed.
+        place_near: Function of a variable that returns a context manager, which places the operations of its update.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -104,13 +104,16 @@ class AdamW:
         self.steps = tf.Variable(tf.zeros((), tf.float64), trainable=False)
 
     def initial_values(self):
-        """Yield (variable, value) for each variable of the optimizer, with its value before the first step."""
+        """Yield (variable, value) for the moments and the count of updates.
+
+        All elements of the variable are `value`, 0.0, before the first step.
+        """
         return ((variable, 0.0) for variable in (*self.moments, self.steps))
 
     def apply(self, gradients, rate):
-        """Update all variables once with `gradients`, a list of tensors in the order of the variables.
+        """Update all trainable variables, their moments and the count of updates once.
 
-        `rate` is the learning rate, a scalar tensor.
+        `gradients` is a list of tensors in the order of the variables. `rate` is the learning rate, a scalar tensor.
         """
         self.steps.assign_add(tf.ones((), tf.float64))
         bias1 = 1.0 - tf.pow(tf.constant(float(self.beta1), tf.float64), self.steps)

@@ -12,11 +12,11 @@ from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 @contextmanager
 def record(folder):
-    """Return a context in which TensorFlow's profiler records; it yields a list that is filled at the end.
+    """Return a context manager in which TensorFlow's profiler records; it yields a list that is filled at the end.
 
     The list then holds the planes (`XPlane`) of the profile: a plane is a host or a device, and its lines are threads
-    or streams. It stays empty if the context is left by an exception. The profiler writes its file into a temporary
-    folder in the folder `folder`, which is removed.
+    or streams. It stays empty if an exception leaves the context manager. The profiler writes its file into a temporary
+    folder in the folder `folder`; the temporary folder is removed at the end.
 
     Raises:
         OSError: The temporary folder cannot be created.
@@ -35,8 +35,9 @@ def record(folder):
 def write_chrome_trace(planes, path):
     """Write `planes`, the list that `record` yielded, to the file `path` in Chrome's trace format.
 
-    There is a process per plane, and a thread per line. An event that has a display name is an operator: the display
-    name is its type, such as `MatMul`. It gets the category `operator`. Events without a duration are left out.
+    A plane (host or device) becomes a process, and each of its lines a thread. An event that has a display name is an
+    operator: the display name is its type, such as `MatMul`. It gets the category `operator`. Events without a duration
+    are left out.
 
     Raises:
         OSError: The file cannot be written.

@@ -175,7 +175,9 @@ class ResNet50Trainer(TensorFlowTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network; `options` is not used, since the manifest's shapes give the number of classes.
+        """Return a `ResNet50`, a callable `tf.Module`, whose variables are those of the trainer's `weights`.
+
+        `options` is not used, since the shapes in the manifest give the number of classes.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.
@@ -186,7 +188,7 @@ class ResNet50Trainer(TensorFlowTrainer):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
         `network` is what `build` returned. `batch` is a dict from input name to tensor, on the device, of which `image`
-        is read.
+        is read: (B, H, W, 3) in the layout `nhwc`, (B, 3, H, W) in `nchw`.
         """
         return (network(tf.cast(batch["image"], self.dtype)),)
 

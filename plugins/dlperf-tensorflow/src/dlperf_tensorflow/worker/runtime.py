@@ -117,8 +117,8 @@ class TensorFlowRuntime(Runtime):
     def read_losses(self, handle):
         """Return the losses of this process's replicas, a sequence of scalar tensors in order.
 
-        `handle` is what the trainer's `train` returned. If servers compute, wait until they have returned the losses,
-        and raise the error of a function that failed.
+        `handle` is what the trainer's `train` returned. If servers compute, wait until they have returned the losses;
+        an error of a function on a server is raised here.
         """
         if self.served:
             return [value.get() for value in handle]
@@ -151,14 +151,14 @@ class TensorFlowRuntime(Runtime):
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Return the peak bytes of host memory of this process, or the largest of all processes if servers compute."""
+        """Return the peak bytes of host memory of this process; if servers compute, the largest of all processes."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     @contextmanager
     def trace(self, path):
-        """Return a context in which TensorFlow's profiler records; at its end, the trace is written to the file `path`.
+        """Return a context manager in which TensorFlow's profiler records; at its end, the trace is written to `path`.
 
-        The file is in Chrome's trace format. It is not written if the context is left by an exception.
+        The file is in Chrome's trace format. It is not written if an exception leaves the context manager.
         """
         with profile.record(os.path.dirname(path)) as planes:
             yield

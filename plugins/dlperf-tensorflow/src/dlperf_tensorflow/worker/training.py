@@ -64,7 +64,7 @@ class TensorFlowTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return `batches`, a dict of NumPy arrays per replica, as dicts from input name to tensor on the host."""
+        """Return `batches`, a list of dicts of NumPy arrays, with tensors on the host in place of the arrays."""
         with tf.device("CPU:0"):
             return [{name: tf.constant(v) for name, v in batch.items()} for batch in batches]
 
@@ -77,7 +77,7 @@ class TensorFlowTrainer(ReplicaState):
         return self._replicas.place(batches)
 
     def read_labels(self, labels):
-        """Return a list of NumPy arrays, the labels of each replica; `labels` is what `labels()` returned."""
+        """Return a list of NumPy arrays, the labels of each replica; `labels` is a handle of the method `labels`."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
@@ -142,7 +142,7 @@ class TensorFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are lists of a tensor per head and replica of this process. The first are traced and compiled as in `step`;
         the others are without TF32, and eager unless servers compute. Batch norm's running statistics are restored.

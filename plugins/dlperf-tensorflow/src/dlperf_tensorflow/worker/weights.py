@@ -83,7 +83,8 @@ class Weights:
     def round_masters(self, place_near):
         """Set the variables that are narrower than float32 to their float32 master weights, rounded.
 
-        `place_near` is a function of a variable that returns a context, in which the operations that set it are placed.
+        `place_near` is a function of a variable that returns a context manager, which places the operations that set
+        it.
         """
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:

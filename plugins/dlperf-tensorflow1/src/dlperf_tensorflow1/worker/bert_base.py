@@ -144,7 +144,7 @@ class Bert:
         return tf.cast(y, x.dtype)
 
     def drop(self, x):
-        """Return the tensor x with dropout, as the next dropout layer; each layer has its own mask."""
+        """Return the tensor x with dropout; each call in a forward pass is another dropout layer, with its own mask."""
         self._dropouts += 1
         return self._drop(x, self._dropouts)
 
@@ -158,9 +158,10 @@ class BertBaseTrainer(TensorFlow1Trainer):
     """The trainer of BERT-Base: predicts masked words, and whether a sequence's second part follows the first."""
 
     def build(self, options):
-        """Return the network with `heads` and `layers` of `options`, a dict with the values of the model's options.
+        """Return a `Bert` of the trainer's `weights`: a callable that adds the network to the graph.
 
-        The manifest's shapes give all other sizes.
+        `options` is a dict of the model's options, of which `heads` and `layers` are read. The shapes in the manifest
+        give all other sizes.
         """
         return Bert(self.weights, options, self.drop)
 

@@ -30,24 +30,25 @@ class Alone:
         self._runtime = runtime
 
     def place(self, number):
-        """Return the name of the device of a parameter's variable that the network reads.
+        """Return the name of the device for the variable from which the network reads a parameter.
 
         `number` is the parameter's number in the manifest, from 0.
         """
         return self._runtime.place(number)
 
     def make_updated(self, weights):
-        """Return an object with the `variables` and the `scopes` that the optimizer updates: `weights` itself.
+        """Return an object with the dicts `variables` and `scopes`: what the optimizer updates, and on which devices.
 
-        `weights` are the `Weights` that the network reads. The network's graph must be complete.
+        Here, it is `weights`: the `Weights` that the network reads. The keys are the parameters' names in the manifest.
+        The network's graph must be complete.
         """
         return weights
 
     def add_update(self, gradients, update):
-        """Add the update of the weights with the mean gradients to the graph; return its operation.
+        """Add the update of the weights with `gradients` to the graph; return its operation.
 
         Args:
-            gradients: List of this replica's gradients, a tensor per parameter.
+            gradients: List of this replica's gradients, a tensor per parameter. A strategy averages them first.
             update: Function that adds an update with a list of mean gradients to the graph, and returns its operation.
         """
         return update(gradients)
@@ -66,7 +67,10 @@ class Averaging(Alone):
     def average(self, gradients):
         """Return a list of the means of `gradients`, a list of tensors, over all replicas; a subclass implements this.
 
-        All replicas call this in the same order.
+        All replicas must make their calls in the same order, so that the n-th calls belong together.
+
+        Raises:
+            NotImplementedError: The subclass does not implement it.
         """
         raise NotImplementedError
 
@@ -92,7 +96,10 @@ class AllReduce(Averaging):
         self._keys = itertools.count(1)
 
     def average(self, gradients):
-        """Return a list of the means of `gradients`, a list of tensors, over all replicas."""
+        """Return a list of the means of `gradients`, a list of tensors, over all replicas.
+
+        All replicas must make their calls in the same order, so that the n-th calls belong together.
+        """
         flat = tf.concat([tf.reshape(gradient, (-1,)) for gradient in gradients], 0)
         mean = collective_ops.all_reduce(flat, self._runtime.replicas, 1, next(self._keys), "Add", "Div", [0])
         parts = tf.split(mean, [gradient.shape.num_elements() for gradient in gradients])
@@ -165,10 +172,11 @@ class DistributedReplicated(ParameterServers):
         return self._runtime.device
 
     def make_updated(self, weights):
-        """Make the parameters on the servers, and return them as a `Served`: the optimizer updates them.
+        """Make variables for the parameters on the servers, and return them as a `Served`; the optimizer updates them.
 
-        `weights` are the `Weights` that the network reads: the copies on this replica's device. `copies` is set to the
-        operations that renew them.
+        Its dicts `variables` and `scopes` have each parameter's variable and device by name. `weights` are the
+        `Weights` that the network reads: the copies on this replica's device. `copies` is set to the operations that
+        renew them.
         """
         names = [entry["name"] for entry in self._runtime.request.parameters]
         scopes = {name: self._runtime.place(number) for number, name in enumerate(names)}
@@ -251,7 +259,7 @@ class VariableExchange(GradientExchange):
         self._session.run([variable.initializer for variable in self._gradients.values()], feed)
 
     def read(self, replica):
-        """Yield a `Buffer` for each variable, in the order of the exchange.
+        """Yield a `Buffer` for each variable, in the order of the exchange, with its float32 values.
 
         `replica` is not used: a process has one replica.
         """
@@ -265,7 +273,7 @@ def make_exchange(runtime):
     It is an `Alone` if replicas do not synchronize. `runtime` is a `TensorFlow1Runtime`.
 
     Raises:
-        Unsupported: The strategy synchronizes gradients and is not in `EXCHANGES`.
+        Unsupported: The strategy synchronizes gradients, and the plugin does not have it.
     """
     if not runtime.syncs_gradients:
         return Alone(runtime)

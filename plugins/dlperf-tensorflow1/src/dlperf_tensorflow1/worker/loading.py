@@ -10,10 +10,10 @@ from dlperf_sdk.worker import loading, python_dataset
 
 
 def repeat_resident(trainer):
-    """Return an iterator that repeats the empty batch without end, for the data source `synthetic`.
+    """Return an iterator that yields an empty dict as each batch, without end, for the data source `synthetic`.
 
-    For the empty batch, a step reads variables on the device. They are first set to the canonical batch of `trainer`, a
-    `TensorFlow1Trainer`.
+    For an empty dict, a step reads variables on the device, which this function sets to the canonical batch of
+    `trainer`, a `TensorFlow1Trainer`.
     """
     trainer.load_resident_batch()
     return itertools.repeat({})

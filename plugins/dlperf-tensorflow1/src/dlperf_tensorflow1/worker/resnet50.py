@@ -149,7 +149,7 @@ class ResNet50Trainer(TensorFlow1Trainer):
         """Return the network's logits for the images of a micro-batch: a tuple of one tensor, (B, classes).
 
         `network` is what `build` returned. `batch` is a dict from input name to tensor of the graph, of which `image`
-        is read.
+        is read: (B, H, W, 3) in the layout `nhwc`, (B, 3, H, W) in `nchw`.
         """
         return (network(self.weights, tf.cast(batch["image"], self.dtype)),)
 

@@ -12,9 +12,9 @@ class ReplicaState(BaseTrainer):
     """The part of TensorFlow 1's trainers that reads and sets the replica's state through its session."""
 
     def load_canonical_weights(self, parameters):
-        """Set all parameters of every replica to the canonical weights, in one run of the session.
+        """Set all parameters of every replica of this process to the canonical weights, in one run of the session.
 
-        `parameters` is a dict: a name in the manifest → the object that `assign` takes.
+        `parameters` is a dict: a name in the manifest → the `parameter` that the method `assign` takes.
 
         Raises:
             ManifestError: The network and the manifest have different parameters.
@@ -107,7 +107,7 @@ class ReplicaState(BaseTrainer):
         self.session.run([variable.initializer for variable in variables])
 
     def load_resident_batch(self):
-        """Set the variables on the device that a step reads for the empty batch to the canonical batch."""
+        """Set the variables on the device, which a step reads if its batch is an empty dict, to the canonical batch."""
         batch = self.host_batches()[0]
         feed = {initial_value(self.resident[name]): values for name, values in batch.items()}
         self.session.run([variable.initializer for variable in self.resident.values()], feed)

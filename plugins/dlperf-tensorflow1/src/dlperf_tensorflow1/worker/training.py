@@ -103,9 +103,9 @@ class TensorFlow1Trainer(ReplicaState):
         return self.optimizer.apply(gradients, self.rate)
 
     def drop(self, x, layer):
-        """Return x with elements set to 0, each with the probability `dropout`, and the others scaled up.
+        """Return the tensor x with each element set to 0 with the probability p, `dropout`, or else divided by 1 - p.
 
-        The mask depends on the seed, the replica, the step, the micro-batch and `layer`, the number of the dropout.
+        The mask depends on the seed, the replica, the step, the micro-batch and `layer`, the dropout layer's number.
         """
         if not self.dropout:
             return x
@@ -121,7 +121,7 @@ class TensorFlow1Trainer(ReplicaState):
         return batches[0]
 
     def labels(self, batch):
-        """Return the labels of `batch`, a NumPy array, or for the empty batch those on the device; None for none."""
+        """Return the labels of `batch`, an array; for an empty dict those on the device; None without labels."""
         if self.label_name is None or batch:
             return super().labels(batch)
         return self._resident_labels
@@ -149,7 +149,7 @@ class TensorFlow1Trainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are lists with a NumPy array per head.
         """

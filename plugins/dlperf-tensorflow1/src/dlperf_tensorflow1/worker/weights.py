@@ -113,5 +113,5 @@ def make_variable(shape, initial=0.0, dtype=tf.float32):
 
 
 def initial_value(variable):
-    """Return the tensor from which the initializer of `variable` takes the value; feed it to set another value."""
+    """Return the tensor that the initializer of `variable` assigns; a session that feeds it sets another value."""
     return variable.initializer.inputs[1]

@@ -26,7 +26,7 @@ class TowerEvidence(GraphEvidence):
 
         Raises:
             ValueError: An update does not depend on all towers.
-            KeyError: The number of copies of the weights is neither that of the towers nor 1.
+            KeyError: Some towers share their weights and others do not.
         """
         names = {node.name for node in self._nodes if node.op in _UPDATES}
         if len(self._outputs) == 1:

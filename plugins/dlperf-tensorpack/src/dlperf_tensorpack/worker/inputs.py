@@ -34,7 +34,7 @@ class TowerInputs(FeedfreeInput):
 
 
 class Copies(DataFlow):
-    """A data flow of tensorpack over copies of one batch: lists of NumPy arrays, in the order of the batch's items.
+    """A data flow of tensorpack that repeats one batch without end: lists of NumPy arrays, in the order of the dict.
 
     Args:
         batch: The batch, a dict from input name to NumPy array.
@@ -71,31 +71,34 @@ class GraphFeed(BatchFeed):
 
 
 def resident_input(variables):
-    """Return tensorpack's input source that reads a batch from variables on each tower's device.
+    """Return an input source for tensorpack's trainer that reads each tower's batch from variables on its device.
 
     Args:
-        variables: List with the variables of each tower: a list with one per input, in the order of a batch's items.
+        variables: List of a list for each tower: a variable per input, in the order of the items of a host batch.
     """
     return TensorInput(lambda: [tf.identity(v) for v in variables[get_current_tower_context().index]])
 
 
 def queue_input(batches):
-    """Return tensorpack's input source with a queue for each tower, which a Python thread fills with copies of a batch.
+    """Return an input source for tensorpack's trainer: each tower takes its batches from a queue of its own.
+
+    A Python thread per queue fills it with copies of the tower's batch, without end.
 
     Args:
-        batches: List of a batch for each tower: a dict from input name to NumPy array.
+        batches: List of the towers' batches, in their order: dicts from input name to NumPy array.
     """
     types = [tf.as_dtype(values.dtype) for values in batches[0].values()]
     return TowerInputs([QueueInput(Copies(batch), tf.FIFOQueue(PREFETCH, types)) for batch in batches])
 
 
 def dataset_input(batches):
-    """Return tensorpack's input source with a `tf.data.Dataset` for each tower, over a generator of copies of a batch.
+    """Return an input source for tensorpack's trainer: each tower takes its batches from its own `tf.data.Dataset`.
 
-    The datasets are added to the default graph, on the CPU.
+    A dataset reads a Python generator, which yields copies of the tower's batch without end. The datasets are added to
+    the default graph, on the CPU.
 
     Args:
-        batches: List of a batch for each tower: a dict from input name to NumPy array.
+        batches: List of the towers' batches, in their order: dicts from input name to NumPy array.
     """
 
     def dataset(batch):

@@ -33,7 +33,10 @@ class TowerWeights(Weights):
     """
 
     def make_parameter(self, name, shape):
-        """Return the variable `name` of the current variable scope, with the shape `shape`; it is zero at first."""
+        """Return the variable `name` of the current variable scope; if it is missing, make it.
+
+        A new variable has the shape `shape` and is zero at first.
+        """
         return _variable_in_scope(name, shape, 0.0, is_trained=True)
 
     def make_statistic(self, name, shape, initial):
@@ -78,10 +81,11 @@ class TowersOptimizer(tf.train.Optimizer):
         return [(tf.convert_to_tensor(gradient), variable) for gradient, variable in pairs]
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """Return the operation that updates the variables once; append the plugin's optimizer to `of_variables`.
+        """Return an operation that updates the variables of `grads_and_vars` once with the learning rate `rate`.
 
-        `grads_and_vars` is a list of pairs that `compute_gradients` returned. `global_step` and `name` are not used:
-        tensorpack itself counts the global step.
+        `grads_and_vars` is a list of pairs that `compute_gradients` returned. For them, an optimizer of the TensorFlow
+        1 plugin is made and appended to `of_variables`. `global_step` and `name` are not used: tensorpack itself counts
+        the global step.
 
         Raises:
             ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
@@ -98,7 +102,7 @@ _Placed = namedtuple("_Placed", "variables scopes")
 
 
 def name_in_tower(variable):
-    """Return the name of the parameter that a variable holds: the variable's name without the tower's.
+    """Return the name in the manifest of the parameter that a variable holds: its name without the tower's prefix.
 
     `variable` is a resource variable or its handle.
     """
@@ -118,20 +122,23 @@ class Model(ModelDesc):
     def inputs(self):
         """Return a list of a `tf.TensorSpec` (shape, type and name) for each input of a tower.
 
-        They are in the order of the items of a host batch.
+        They are in the order of the items of a host batch, the dict of one replica's arrays.
         """
         batch = self._trainer.host_batches()[0]
         return [tf.TensorSpec(v.shape, tf.as_dtype(v.dtype), name) for name, v in batch.items()]
 
     def build_graph(self, *inputs):
-        """Return the loss of a tower, a scalar tensor.
+        """Add the network and the loss of a tower to the graph; return the loss, a scalar tensor.
 
         `inputs` are the tensors of the tower's input source, in the order of the method `inputs`.
         """
         return self._trainer.add_tower(dict(zip(self.input_names, inputs)))
 
     def optimizer(self):
-        """Return the optimizer, after tensorpack's clipping of the gradients' global norm if there is a `clip_norm`."""
+        """Return the trainer's `TowersOptimizer`; if there is a `clip_norm`, return it wrapped by tensorpack.
+
+        The wrapper clips the gradients of each update to a global norm of `clip_norm`.
+        """
         optimizer = self._trainer.optimizer
         clip = self._trainer.request.optimizer.get("clip_norm")
         return optimizer if clip is None else apply_grad_processors(optimizer, [GlobalNormClip(clip)])

@@ -108,11 +108,11 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return a list of `batches`, a dict of NumPy arrays per replica; a session copies them when it is fed."""
+        """Return `batches`, a dict of NumPy arrays per replica, as a list; a session copies them when it is fed."""
         return list(batches)
 
     def load_resident_batches(self):
-        """Set the variables that a tower reads for the empty dict to the canonical batch of its replica."""
+        """Set the variables that each tower reads for an empty dict to the canonical batch of its replica."""
         feed, initializers = {}, []
         for variables, batch in zip(self.resident, self.host_batches()):
             for variable, values in zip(variables, batch.values()):
@@ -144,7 +144,7 @@ class TensorpackTrainer(TowerState):
     # The step.
 
     def train(self, batch, rate):
-        """Run a step on `batch`, a list of `place`, with the learning rate `rate`; return a list of the losses."""
+        """Run a step on `batch`, a list of `place`, with the learning rate `rate`; return a list of towers' losses."""
         step = self.steps - self.first_step - 1
         self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()
@@ -158,7 +158,7 @@ class TensorpackTrainer(TowerState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch twice, both as `step` computes them, which is in plain fp32.
+        """Return a pair of the logits of the canonical batch, both as `step` computes them, which is in plain fp32.
 
         Both are lists with a NumPy array per tower and head: all heads of the first tower, then those of the next.
         """

@@ -179,8 +179,8 @@ class Bert(nn.Module):
 def additive(attention_mask, x):
     """Return the mask to add to attention scores, (B, 1, 1, S): 0 where `attention_mask` is not 0, else -∞.
 
-    `attention_mask` is (B, S), for B sequences of S tokens. `x` is a tensor of the network: the mask is on its device,
-    in the type of its matrix products, so that no layer has to convert it.
+    `attention_mask` is (B, S), for B sequences of S tokens. `x` is the tensor that enters the encoder: the mask is on
+    its device, in its `compute_type`, so that no layer has to convert the mask.
     """
     mask = torch.zeros(attention_mask.shape, dtype=compute_type(x), device=x.device)
     return mask.masked_fill(attention_mask == 0, float("-inf"))[:, None, None, :]
@@ -216,10 +216,11 @@ class BertBaseTrainer(TorchTrainer):
     cross_entropy = staticmethod(cross_entropy)
 
     def build(self, options):
-        """Return the network with the sizes in `options`, a dict with the values of the model's options.
+        """Return a `Bert`, or a `FusedBert` if the plugin's option `fused_layers` is true: an `nn.Module` on the CPU.
 
-        The attention implementation that the plugin's option `attention` names is first allowed in this process, and
-        tried.
+        `options` is a dict of the model's options; its sizes and its `dropout` are read. First, the implementation of
+        attention that the plugin's option `attention` names is allowed in this process, the others are forbidden, and
+        it is tried on the trainer's device; `auto` allows all and tries none.
 
         Raises:
             Unsupported: The attention does not run with these sizes, in this precision, on the device; or
@@ -270,9 +271,10 @@ class BertBaseTrainer(TorchTrainer):
         )
 
     def widen_outputs(self, outputs):
-        """Return a list of `outputs` in float32: the logits of words and of the next sentence.
+        """Return the logits of words and of the next sentence, the pair `outputs`, as a list of two float32 tensors.
 
-        With the option `fused_layers`, the logits of words stay as they are: the fused cross entropy takes their type.
+        With the option `fused_layers`, the logits of words stay as they are: the fused cross entropy accepts their
+        type.
         """
         words, follows = outputs
         return [words.float() if self.cross_entropy is cross_entropy else words, follows.float()]

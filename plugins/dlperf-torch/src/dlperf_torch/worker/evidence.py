@@ -39,13 +39,13 @@ def weight_types(network):
 
 
 def allows_tf32(device):
-    """Return True if float32 products on `device`, a `torch.device`, may be rounded to TF32 now."""
+    """Return True if torch's present settings allow float32 products on `device`, a `torch.device`, in TF32."""
     return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32 and torch.backends.cudnn.allow_tf32
 
 
 @contextlib.contextmanager
 def watch_products(network, note):
-    """Return a context in which `note` is called with each output of the network's convolutions and linear layers.
+    """Return a context manager: in it, each output of the network's convolutions and linear layers is passed to `note`.
 
     `network` is an `nn.Module`. `note` is a function of one tensor. It must return None, because another value would
     replace the output.
@@ -61,7 +61,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context in which `network` has no dropout; its buffers are restored at the end.
+    """Return a context manager: in it, `network` has no dropout; at its end, dropout and buffers are restored.
 
     `network` is an `nn.Module`, whose buffers are the running statistics of batch norm.
     """
@@ -80,10 +80,11 @@ def preserve_state(network):
 
 @contextlib.contextmanager
 def use_plain_fp32():
-    """Return a context in which torch computes float32 products in the full width of float32, without TF32.
+    """Return a context manager: in it, torch computes float32 products in the full width of float32, without TF32.
 
-    All implementations of attention are allowed meanwhile, since some do not take float32. cuDNN times no algorithms,
-    which would take longer than what is computed once with them.
+    In it, all implementations of attention are allowed, since some do not take float32, and cuDNN does not time
+    algorithms, since the search would take longer than a single computation. The settings of TF32, attention and cuDNN
+    are restored at its end.
     """
     matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark

@@ -37,7 +37,7 @@ class Alone:
         """The network as the step calls it."""
 
     def defer(self):
-        """Return a context in which backward passes do not average gradients; here, it does nothing."""
+        """Return a context manager in which backward passes do not average gradients; here, it does nothing."""
         return contextlib.nullcontext()
 
     def finish(self):
@@ -77,14 +77,14 @@ class AllReduce(Alone):
         )
 
     def defer(self):
-        """Return a context in which backward passes do not average gradients: DistributedDataParallel's `no_sync`."""
+        """Return a context manager, `no_sync` of the network, in which backward passes do not average gradients."""
         return self.replicated.no_sync()
 
     def gradient_exchange(self, train):
         """Return a `BucketExchange`, the exchange of the buckets of a training step.
 
         `train` is a function without arguments that takes one training step. It is called twice, to find the buckets.
-        The network keeps the hook that notes its buckets.
+        The network keeps the communication hook that noted its buckets.
         """
         return BucketExchange(self.replicated, train)
 

@@ -247,7 +247,7 @@ class FusedBatchNorm(BatchNorm):
         """Return the batch norm of x, in x's shape, (B, C, H, W), and type.
 
         Raises:
-            ValueError: X has only one value per channel.
+            ValueError: There is only one value per channel: B · H · W is 1.
         """
         return self._apply_fused(x, None, relu=False)[0]
 
@@ -255,18 +255,18 @@ class FusedBatchNorm(BatchNorm):
         """Return ReLU(batch norm of x), in x's shape, (B, C, H, W), and type.
 
         Raises:
-            ValueError: X has only one value per channel.
+            ValueError: There is only one value per channel: B · H · W is 1.
         """
         return self._apply_fused(x, None, relu=True)[0]
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut) as a pair, one item for each of the branches of the next block.
+        """Return ReLU(batch norm of x + shortcut) as a pair of tensors, one for each branch of the next block.
 
-        `x` and `shortcut` are (B, C, H, W); the items have their shape, and x's type. They are tensors in the same
+        `x` and `shortcut` are (B, C, H, W); the pair's tensors have their shape, and x's type. Both are in the same
         memory, so nothing may change them in place.
 
         Raises:
-            ValueError: X has only one value per channel.
+            ValueError: There is only one value per channel: B · H · W is 1.
         """
         return self._apply_fused(x, shortcut, relu=True)
 

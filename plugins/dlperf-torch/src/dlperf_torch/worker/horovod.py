@@ -36,7 +36,7 @@ class Horovod(Alone):
 
     @contextlib.contextmanager
     def defer(self):
-        """Return a context in which backward passes do not average gradients."""
+        """Return a context manager: in it, backward passes do not average gradients."""
         self._deferred = True
         try:
             yield
@@ -44,7 +44,10 @@ class Horovod(Alone):
             self._deferred = False
 
     def finish(self):
-        """Wait until the gradients of the last backward pass are averaged, and set `strategy` if there were any."""
+        """Wait until the gradients of the last backward pass are averaged.
+
+        If there were any, set `strategy` to `horovod`.
+        """
         for handle in self._handles:
             hvd.synchronize(handle)
             self.strategy = "horovod"
@@ -66,7 +69,7 @@ class TensorExchange(GradientExchange):
     """Tensors that Horovod averages over the replicas, as it averages gradients in a training step.
 
     Args:
-        gradients: Dict: a parameter's name → a tensor like its gradient, in the order of the exchange.
+        gradients: Dict: a parameter's name → a tensor with its gradient's shape and type, in the order of the exchange.
     """
 
     def __init__(self, gradients):
@@ -93,7 +96,7 @@ class TensorExchange(GradientExchange):
 
 
 def average(name, gradient):
-    """Start to set `gradient` to its mean over all replicas, in place; return a handle for `hvd.synchronize`.
+    """Enqueue Horovod's averaging of `gradient` over all replicas, in place; return a handle for `hvd.synchronize`.
 
     `name` identifies the gradient: it must be the same on all replicas. `gradient` is a tensor that is contiguous, or
     4-D in `channels_last`.

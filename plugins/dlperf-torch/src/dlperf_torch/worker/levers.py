@@ -26,16 +26,16 @@ NEEDS_TRITON = ("fused_batch_norm", "fused_layers")
 
 
 def settle(request):
-    """Return a copy of the request in which each option that is None has the value that was fastest on an H200.
+    """Return a copy of the request in which no plugin option is None: unset options get what was fastest on an H200.
 
-    An option stays off if it does not apply to the case.
+    An unset option that does not apply to the case becomes False; `vocabulary_multiple` becomes 64 on GPUs, else 1.
 
     Args:
         request: The request; it is not changed.
 
     Raises:
-        Unsupported: An option of `NEEDS_TRITON` is true, and Triton is missing; or the plugin does not have the
-            request's precision.
+        Unsupported: The option `fused_batch_norm` or `fused_layers` is true, and Triton is missing; or the plugin does
+            not have the request's precision.
     """
     options = dict(request.framework_options)
     has_triton = importlib.util.find_spec("triton") is not None
@@ -92,9 +92,9 @@ class BatchNorm(nn.BatchNorm2d):
         return F.relu(self(x), inplace=True)
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut) as a pair, one item for each of the branches of the next block.
+        """Return ReLU(batch norm of x + shortcut) as a pair, one item for each branch of the next block.
 
-        `x` and `shortcut` are (B, C, H, W); the result has their shape, and x's type. Both items are the same tensor.
+        `x` and `shortcut` are (B, C, H, W). Both items are the same tensor, in the shape and the type of x.
         """
         x = F.relu(self(x).add_(shortcut), inplace=True)
         return x, x
@@ -124,7 +124,7 @@ def apply_padded_linear(x, weight, bias, multiple):
 
     This gives the matrix product a size that suits the hardware. The extra outputs have zero weights and are cut off,
     so that results and gradients stay the same up to rounding. `x` is (…, inputs), `weight` (outputs, inputs), `bias`
-    (outputs), which is required, and the result (…, outputs).
+    (outputs,), which is required, and the result (…, outputs).
     """
     outputs = len(weight)
     extra = -outputs % multiple
@@ -146,7 +146,8 @@ def allow_attention(name, dropout=0.0):
     """Allow one implementation of torch's scaled dot product attention in this process, and forbid the others.
 
     Args:
-        name: A key of `ATTENTION`; or `auto`, which allows all of them, except cuDNN's if it could round `dropout`.
+        name: `flash`, `efficient`, `cudnn` or `math`; or `auto`, which allows all of them, except `cudnn` if it could
+            round `dropout`, because 16 · `dropout` is not an integer.
         dropout: Probability of dropout, from 0 to 1.
     """
     for backend, allow in ATTENTION.items():
@@ -159,16 +160,17 @@ def probe_attention(name, device, dtype, heads, tokens, size, dropout):
     The trial runs a forward and a backward pass. If it fails, the implementations of `auto` are allowed again.
 
     Args:
-        name: A key of `ATTENTION`; or `auto`, for which `allow_attention` is called and nothing is tried.
+        name: `flash`, `efficient`, `cudnn` or `math`; or `auto`, for which `allow_attention` is called and nothing is
+            tried.
         device: The `torch.device`.
         dtype: The `torch.dtype` of queries, keys and values.
         heads: Number of heads.
         tokens: Sequence length.
         size: Features per head.
-        dropout: Probability of dropout.
+        dropout: Probability of dropout, from 0 to 1.
 
     Raises:
-        Unsupported: The implementation fails with this device, type or size, or rounds the probability of dropout.
+        Unsupported: The implementation fails with this device, type or size, or may round the probability of dropout.
     """
     if name == "cudnn" and _is_rounded(dropout):
         raise Unsupported(

@@ -16,7 +16,9 @@ class Loader(loading.Loader):
     """
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader over the dataset in the order of `draws`; its processes end with this process.
+        """Return a DataLoader, an iterable of a dataset's batches, dicts of CPU tensors, in the order of `draws`.
+
+        The DataLoader's processes end with this process.
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
@@ -41,10 +43,10 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
         return request.framework_options["loader_workers"]
 
     def open(self, generate, request):
-        """Return a DataLoader over the batches of a generator; its processes end with this process.
+        """Return a DataLoader, an iterable of the batches of a generator; its processes end with this process.
 
-        `generate` is a function without arguments that returns a generator of one replica's batches, dicts of NumPy
-        arrays; each process calls it. `request` is the request.
+        `generate` is a function without arguments that returns an iterator over one replica's batches, dicts from input
+        name to NumPy array; each of the DataLoader's processes calls it. `request` is the request.
         """
         return _start(self, _Generated(generate), None, request)
 

@@ -43,7 +43,7 @@ class MasterWeights:
     def receive_gradients(self, loss_scale):
         """Copy the network's gradients to those of the float32 weights, and divide these by the number `loss_scale`.
 
-        Weights that are the network's own have their gradients divided in place.
+        Gradients of weights that are the network's own are divided in place.
         """
         if self._narrow:
             torch._foreach_copy_(

@@ -34,9 +34,9 @@ def batch_norm(channels, kind=BatchNorm):
 
 
 def max_pool(x):
-    """Return the 3×3 max-pool with stride 2 of x, (B, C, H, W), as a pair: the same tensor for each branch of a block.
+    """Return the 3×3 max-pool with stride 2 and padding 1 of x, (B, C, H, W), as a pair of the same tensor twice.
 
-    The result is (B, C, ⌈H / 2⌉, ⌈W / 2⌉), in x's type.
+    The tensor is (B, C, ⌈H / 2⌉, ⌈W / 2⌉), in x's type; each item of the pair is for one branch of the next block.
     """
     x = F.max_pool2d(x, 3, stride=2, padding=1)
     return x, x
@@ -67,9 +67,9 @@ class Bottleneck(nn.Module):
     def forward(self, branches):
         """Return the block's output as a pair of equal tensors, (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        `branches` is a pair of tensors, (B, inputs, H, W): the block's input for the convolutions and for the shortcut.
-        Two tensors let the backward pass of the operation that made them add their gradients. The axes are in this
-        order in both layouts; `nhwc` is the memory format `channels_last`.
+        `branches` is a pair of equal tensors, (B, inputs, H, W): the block's input, once for the convolutions and once
+        for the shortcut. Because there are two, the operation that made them adds their gradients in its own backward
+        pass. The axes are in this order in both layouts; `nhwc` is the memory format `channels_last`.
         """
         x, shortcut = branches
         if self.downsample is not None:
@@ -116,7 +116,10 @@ class ResNet50Trainer(TorchTrainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network for `num_classes` classes, which is read from `options`, a dict of the model's options."""
+        """Return a `ResNet50`, an `nn.Module` on the CPU, with the batch norm that the plugin's options choose.
+
+        `options` is a dict of the model's options, of which `num_classes` is read.
+        """
         classes, chosen = options["num_classes"], self.request.framework_options
         if chosen["fused_batch_norm"]:
             # Triton is where the GPUs are, and nowhere else.

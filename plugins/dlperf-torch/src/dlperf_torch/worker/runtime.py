@@ -153,10 +153,10 @@ class TorchRuntime(Runtime):
 
     @contextmanager
     def trace(self, path):
-        """Return a context in which torch.profiler records; at its end, the trace is written to the file `path`.
+        """Return a context manager in which torch.profiler records; at its end, the trace is written to `path`.
 
         It records the CPU, and the GPU if the case uses one. The file is in Chrome's trace format. It is not written if
-        the context is left by an exception.
+        an exception leaves the context manager.
         """
         activities = [torch.profiler.ProfilerActivity.CPU]
         if self.device.type == "cuda":

@@ -30,8 +30,8 @@ class ReplicaState(BaseTrainer):
     def running_means(self, replica):
         """Yield (name, running mean) for each batch norm of the replica; nothing if the model has none.
 
-        A name is the layer's in the manifest with `.running_mean` appended. A mean is a float32 NumPy array
-        (channels,). `replica` is not used: a process has one replica.
+        A name is the layer's in the manifest with `.running_mean` appended, such as `bn1.running_mean`. A mean is a
+        float32 NumPy array (channels,). `replica` is not used: a process has one replica.
         """
         for name, values in self.network.named_buffers():
             if name.endswith("running_mean"):

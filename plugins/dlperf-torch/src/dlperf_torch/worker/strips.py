@@ -8,7 +8,7 @@ TILE = {"ROWS": 256, "CHANNELS": 16}
 
 
 def split(rows, tile, limit):
-    """Return how to split the rows of a matrix into strips: the rows per strip, and the number of strips.
+    """Return a pair that splits a matrix's rows into strips: the rows per strip, and the number of strips.
 
     Args:
         rows: Number of rows of the matrix.
@@ -32,7 +32,10 @@ def _add(parts, sums, channels, strips, ROWS: tl.constexpr, CHANNELS: tl.constex
 
 
 def add_strips(parts):
-    """Return the sums of `parts`, a float32 tensor (N, strips, channels), over its strips: N tensors (channels,)."""
+    """Return the sums of `parts` over its strips as a tuple of N tensors (channels,).
+
+    `parts` is a float32 tensor (N, strips, channels) on a GPU.
+    """
     kinds, strips, channels = parts.shape
     sums = parts.new_empty(kinds, channels)
     _add[kinds, triton.cdiv(channels, TILE["CHANNELS"])](parts, sums, channels, strips, **TILE)

@@ -42,7 +42,7 @@ class TorchTrainer(ReplicaState):
     # Batches.
 
     def stage(self, batches):
-        """Return `batches`, dicts of NumPy arrays, with tensors in page-locked memory instead; on a CPU, unchanged."""
+        """Return `batches`, a list of dicts of NumPy arrays, with page-locked tensors instead; on a CPU, unchanged."""
         if self.device.type != "cuda":
             return batches
         return [{name: torch.from_numpy(v).pin_memory() for name, v in batch.items()} for batch in batches]
@@ -85,7 +85,7 @@ class TorchTrainer(ReplicaState):
         return [value.float() for value in outputs]
 
     def autocast(self):
-        """Return a context in which convolutions and matrix products are computed in the precision's type."""
+        """Return a context manager: in it, convolutions and matrix products are computed in the precision's type."""
         return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.precision.casts)
 
     def scale_loss(self, loss):
@@ -93,7 +93,7 @@ class TorchTrainer(ReplicaState):
         return self.scaler.scale(super().scale_loss(loss))
 
     def defer_synchronization(self):
-        """Return a context in which backward passes do not average gradients."""
+        """Return a context manager: in it, backward passes do not average gradients."""
         return self.exchange.defer()
 
     def update(self):
@@ -132,10 +132,10 @@ class TorchTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice: as in `step`, and in plain fp32.
+        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
         Both are sequences of a tensor per head. The fp32 logits are eager, of the master weights, without TF32. The
-        others record gradients: without dropout, `step` reuses their compiled code. The network's buffers are restored.
+        others have autograd on: without dropout, `step` reuses their compiled code. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
