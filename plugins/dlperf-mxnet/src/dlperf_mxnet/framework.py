@@ -130,7 +130,7 @@ class MXNet(Framework):
         - all_reduce over several nodes;
         - nhwc on a CPU;
         - a precision that MXNet lacks on the device, for the model, or with accumulation;
-        - the option `nccl` at false, if NCCL would not be used anyway.
+        - the option `nccl` set to false in a case that would not use NCCL.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

@@ -15,8 +15,8 @@ def processes(cluster: Cluster) -> List[Process]:
 
     With the parameter-server strategies, the processes are those of `plan_with_servers`. With `horovod`, node 0 has a
     rendezvous server, and all processes have Horovod's environment variables. With `all_reduce`, the processes are
-    those of `join_trainers`. With `independent` or one device, trainers have no such variables. `cluster` describes the
-    case and its nodes.
+    those of `join_trainers`. With `independent` or one device, there are only trainers, without variables to find
+    others. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.

@@ -10,7 +10,7 @@ PRODUCTS = frozenset({"conv_general_dilated", "dot_general"})
 
 
 def find_products(jaxpr):
-    """Yield the equations of convolutions and matrix products in `jaxpr`, and in the jaxprs nested in it."""
+    """Yield the equations (`JaxprEqn`) of convolutions and matrix products in `jaxpr` and in jaxprs nested in it."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in PRODUCTS:
             yield equation

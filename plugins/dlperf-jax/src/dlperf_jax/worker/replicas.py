@@ -48,14 +48,16 @@ class Replicas:
         """Wait for the values of `array`, an array over all replicas, and return those of this process.
 
         Returns:
-            A NumPy array for each replica of this process, in order: its part of `array` if that is `SPLIT`, or its
-            copy.
+            A list of a NumPy array for each replica of this process, in order: its part of `array` if that is `SPLIT`,
+            or its copy if it is `COPIED`.
         """
         parts = {shard.device: shard.data for shard in array.addressable_shards}
         return [np.asarray(parts[device]) for device in self.local_devices]
 
     def program(self, function, inputs, outputs, donates=()):
         """Return a function of arrays over all replicas that runs `function` on every replica, compiled by JAX.
+
+        An array is `SPLIT` if each replica has its part of the first axis, and `COPIED` if each replica has a copy.
 
         Args:
             function: A function of one replica's arrays, which returns one replica's arrays.

@@ -65,7 +65,7 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue a step on a `batch` of `place` with the learning rate `rate`; return all replicas' losses, (N,)."""
+        """Enqueue a step on a `batch` of `place` with the learning rate `rate`; return the N replicas' losses, (N,)."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))

@@ -42,5 +42,5 @@ class MasterWeights:
 
 
 def to_float32(outputs):
-    """Return a list of the arrays `outputs` in which float16 is converted to float32; other types stay unchanged."""
+    """Return a list of the MXNet arrays in `outputs`, those of float16 converted to float32, all others unchanged."""
     return [value.astype("float32") if value.dtype == np.float16 else value for value in outputs]

@@ -122,7 +122,7 @@ class SGD(mx.optimizer.SGD):
         return state
 
     def set_learning_rate(self, lr):
-        """Set the learning rate of the next updates to `lr`, and scale the states, which contain the rate, with it."""
+        """Set the learning rate of the next updates to `lr`, a number; scale the states, -rate·v, to the new rate."""
         if lr != self.lr:
             for state in self._states:
                 state[:] = state * (lr / self.lr)
@@ -153,9 +153,10 @@ class AdamW(mx.optimizer.Optimizer):
     def clip(self, gradients):
         """Make the next update of one replica multiply its gradients by min(1, `clip_norm` / their global norm).
 
-        `gradients` is a list of the arrays of all gradients of the replica, on one device. The norm is taken after they
-        are multiplied by `rescale_grad`. It is computed on the device; this call does not wait for it. The factor stays
-        in effect for the device until the next call.
+        `clip_norm` is the constructor's. `gradients` is a list of the arrays of all gradients of the replica, on one
+        device. The norm is taken after they are multiplied by `rescale_grad`, the attribute in which MXNet keeps the
+        factor of all gradients. It is computed on the device; this call does not wait for it. The factor stays in
+        effect for the device until the next call.
         """
         context = gradients[0].context
         norm = sum_of_squares(gradients).sqrt() * self.rescale_grad

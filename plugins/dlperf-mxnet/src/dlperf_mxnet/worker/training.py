@@ -46,7 +46,10 @@ class MXNetTrainer(ReplicaState):
             self.compiler(block)
 
     def build_criterion(self, options):
-        """Return the loss as a hybrid block, `self.criterion` in `loss`; `options` is a dict of the model's options."""
+        """Return a hybrid block of gluon that computes the loss; a model implements this.
+
+        The constructor keeps the block as `criterion`, for `loss`. `options` is a dict of the model's options.
+        """
         raise NotImplementedError("a model's trainer implements build_criterion()")
 
     # Batches.
@@ -128,7 +131,7 @@ class MXNetTrainer(ReplicaState):
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
-        """Average the gradients over the replicas, clip them, and update all weights; a loss scaler may skip that."""
+        """Average the gradients over the replicas, clip them, update all weights; a loss scaler may skip the update."""
         parts = self.runtime.sum_gradients(self.trained) * self.request.accumulation * self.loss_scale
         self.masters.receive_gradients()
         if self.request.optimizer.get("clip_norm") is not None:

@@ -13,9 +13,9 @@ from dlperf_oneflow.worker.optimizers import clip_, warm_up
 
 
 def placement(device, replicas):
-    """Return OneFlow's placement of replicas on devices of the kind `device`, `cpu` or `cuda`.
+    """Return the `oneflow.placement` of all replicas on devices of the kind `device`, `cpu` or `cuda`.
 
-    `replicas` is the number of replicas, which have the ranks from 0.
+    `replicas` is the number of replicas; their ranks are 0 to `replicas` - 1.
     """
     return flow.placement(device, list(range(replicas)))
 
@@ -100,9 +100,9 @@ class EvidenceGraph(nn.Graph):
         _fuse(self.config)
 
     def build(self, *values):
-        """Return the logits, one tensor per head, for `values`, the model's inputs in the order of `Request.inputs`.
+        """Return a sequence of the logits, one tensor per head, for `values`, the model's inputs.
 
-        OneFlow calls this when it traces the graph.
+        `values` are tensors in the order of `Request.inputs`. OneFlow calls this when it traces the graph.
         """
         return self.trainer.outputs(self.network, dict(zip(self.trainer.names, values)))
 

@@ -10,7 +10,7 @@ def optimizer(parameters, request):
     """Return an SGD or AdamW of `oneflow.optim` with the request's hyperparameters.
 
     The manifest in the request says which parameters have weight decay. With the policy `warmup`, the optimizer's
-    learning rate is `warmup_learning_rate`.
+    learning rate is the hyperparameter `warmup_learning_rate`, the rate after the warm-up.
 
     Args:
         parameters: Dict: a parameter's name in the manifest → its tensor.

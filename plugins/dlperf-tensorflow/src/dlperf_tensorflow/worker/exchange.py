@@ -37,7 +37,7 @@ class AllReduceExchange(GradientExchange):
     def run(self):
         """Enqueue the averaging of all tensors over the replicas; return the smallest mean, for `Runtime.wait`.
 
-        It is a tensor, or a per-replica value if the process has several replicas.
+        It is a tensor, or a per-replica value of `tf.distribute` if the process has several replicas.
         """
         self._gradients = self._average(self._gradients)
         return self._gradients[self._smallest]

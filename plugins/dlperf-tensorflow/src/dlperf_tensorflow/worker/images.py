@@ -19,9 +19,9 @@ ATTEMPTS = 10
 
 
 def load_images(trainer):
-    """Start a pipeline of JPEGs for each replica; return an endless iterator over the batches, on the devices.
+    """Start a pipeline of JPEGs for each replica; return an endless iterator over batches.
 
-    `trainer` is a `TensorFlowTrainer`, whose `place` has put the batches there.
+    `trainer` is a `TensorFlowTrainer`. The batches are what its `place` returns, on the devices.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.

@@ -30,8 +30,8 @@ class MirroredReplicas:
     def place(self, batches):
         """Return one batch for `strategy.run`, a dict from input name to value on the replicas' devices.
 
-        A value is a tensor if the process has one replica, else a per-replica value. `batches` has one dict per replica
-        of this process, in order: the input's name → an array or a tensor.
+        A value is a tensor if the process has one replica, else a per-replica value of `tf.distribute`. `batches` has
+        one dict per replica of this process, in order: the input's name → an array or a tensor.
         """
         placed = []
         for replica, batch in enumerate(batches):
@@ -46,8 +46,8 @@ class MirroredReplicas:
     def step(self, batch, rate):
         """Run one step of all replicas with the learning rate `rate`, a number; return the losses of the replicas.
 
-        `batch` is what `place` returned. The losses are a scalar tensor, or a per-replica value if there are several
-        replicas.
+        `batch` is what `place` returned. The losses are a scalar tensor, or a per-replica value of `tf.distribute` if
+        the process has several replicas.
         """
         return self._train(batch, tf.constant(rate, tf.float32))
 

@@ -6,9 +6,9 @@ from dlperf_sdk.worker.loading import TokenArrays
 
 
 def load_text(trainer):
-    """Start a pipeline of prepared token arrays for each replica; return an endless iterator over the batches.
+    """Start a pipeline of prepared token arrays for each replica; return an endless iterator over batches.
 
-    `trainer` is a `TensorFlowTrainer`, whose `place` has put the batches on the devices.
+    `trainer` is a `TensorFlowTrainer`. The batches are what its `place` returns, on the devices.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.

@@ -71,8 +71,9 @@ class TensorFlowTrainer(ReplicaState):
     def place(self, batches):
         """Return the batch that `step` takes, a dict from input name to value on the replicas' devices.
 
-        A value is a tensor if there is one replica, else a per-replica value. `batches` has one dict of arrays or
-        tensors per replica of this process. If servers compute, they hold the batches, and the result is None.
+        A value is a tensor if there is one replica, else a per-replica value of `tf.distribute`. `batches` has one dict
+        of arrays or tensors per replica of this process. If servers compute, they hold the batches, and the result is
+        None.
         """
         return self._replicas.place(batches)
 

@@ -54,11 +54,11 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator: dicts from input name to NumPy array."""
 
     def open(self, generate, request):
-        """Yield the batches of a `tf.data.Dataset` over a generator, which runs in a thread of this process.
+        """Yield a generator's batches, dicts from input name to NumPy array, which a thread of this process makes.
 
-        The dataset has a graph and a session of its own, on the CPU. `generate` is a function without arguments that
-        returns a generator of one replica's batches, dicts of NumPy arrays. It is called once more for the types and
-        shapes. `request` is not used.
+        The thread belongs to a `tf.data.Dataset` with a graph and a session of its own, on the CPU. `generate` is a
+        function without arguments that returns a generator of one replica's batches, dicts of NumPy arrays. It is
+        called once more for the types and shapes. `request` is not used.
         """
         example = next(generate())
         types = {name: values.dtype for name, values in example.items()}

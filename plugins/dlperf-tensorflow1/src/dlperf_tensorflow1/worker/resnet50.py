@@ -139,7 +139,7 @@ class ResNet50Trainer(TensorFlow1Trainer):
     """The trainer of ResNet-50: classifies images. The loss is the cross entropy with label smoothing."""
 
     def build(self, options):
-        """Return the network, a function of the `Weights` and a tensor of images that returns logits.
+        """Return the network: a function of a `Weights` and a tensor of images that returns the logits, (B, classes).
 
         `options` is not used: the manifest's shapes give the number of classes.
         """

@@ -81,7 +81,7 @@ class TowersOptimizer(tf.train.Optimizer):
         return [(tf.convert_to_tensor(gradient), variable) for gradient, variable in pairs]
 
     def apply_gradients(self, grads_and_vars, global_step=None, name=None):
-        """Return an operation that updates the variables of `grads_and_vars` once with the learning rate `rate`.
+        """Return an operation that updates the variables of `grads_and_vars` once, at the constructor's learning rate.
 
         `grads_and_vars` is a list of pairs that `compute_gradients` returned. For them, an optimizer of the TensorFlow
         1 plugin is made and appended to `of_variables`. `global_step` and `name` are not used: tensorpack itself counts

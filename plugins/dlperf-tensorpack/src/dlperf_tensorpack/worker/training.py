@@ -129,7 +129,7 @@ class TensorpackTrainer(TowerState):
         return labels
 
     def take(self, batch):
-        """Return a `Step` with the labels of `batch` and the number of samples, but no loss; nothing is trained."""
+        """Return a `Step` with a list of each tower's labels in `batch`, and the number of samples; train nothing."""
         labels = self.session.run([tower.labels for tower in self.towers], self._feed_for(batch))
         return Step(None, self.request.batch_size * len(self.towers), labels)
 

@@ -12,7 +12,7 @@ def output_twice(y):
 
 
 def sort_gradients(gradients):
-    """Return the pair `gradients` with a missing gradient, None, as the second item.
+    """Return the pair `gradients` in an order in which a missing gradient, None, is the second item.
 
     `gradients` is what the `backward` of an autograd function with two outputs receives: a tensor for each output, or
     None for one that was not used. At most one item is None.

@@ -130,7 +130,7 @@ class TorchRuntime(Runtime):
             torch.cuda.synchronize(self.device)
 
     def mark(self):
-        """Record a CUDA event on the current stream without waiting, and return the event. Only GPUs have them."""
+        """Record a CUDA event on the current stream without waiting, and return the event; not called on a CPU."""
         event = torch.cuda.Event(enable_timing=True)
         event.record()
         return event
