@@ -121,7 +121,7 @@ class TensorFlow1Trainer(ReplicaState):
         return batches[0]
 
     def labels(self, batch):
-        """Return the labels of `batch`, an array; for an empty dict those on the device; None without labels."""
+        """Return the labels (an array) of `batch`, or for an empty dict of the device's batch; None without labels."""
         if self.label_name is None or batch:
             return super().labels(batch)
         return self._resident_labels

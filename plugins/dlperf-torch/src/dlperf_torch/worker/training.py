@@ -125,7 +125,7 @@ class TorchTrainer(ReplicaState):
         self.scaler.reset()
 
     def reset(self):
-        """Set weights, their narrower copies, optimizer and learning rate schedule to those before the first step."""
+        """Set weights, copies of narrower type, optimizer and learning rate schedule to those before the first step."""
         super().reset()
         self.masters.round_into_network()
 
