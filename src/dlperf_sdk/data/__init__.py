@@ -82,14 +82,16 @@ def prepare(
         on_progress: Called with a stage as text, the amount done, and the total amount.
 
     Returns:
-        A dict of JSON values. For a synthetic source it has `source`, the source's name, only. For others it also has
-        `path`, the folder; `index`, the file that a worker reads first; `checksum`, the index's SHA-256; and `samples`,
-        their number. For `images` it adds `classes` and `bytes`; for `text` `files`, `documents`, `tokens`,
-        `vocabulary_size` and `vocabulary`.
+        A dict of JSON values. For a source without a folder, it contains only `source`, the source's name. For others,
+        it also contains `path`, the folder; `index`, the path of the file that a worker reads first; `checksum`, the
+        index's SHA-256 in hexadecimal; and `samples`, the number of samples. For `images` it also has the number of
+        `classes`, and the size of all images in `bytes`; for `text` the numbers of `files`, `documents` and `tokens`,
+        `vocabulary_size`, and the origin of the vocabulary in `vocabulary`.
 
     Raises:
         UnknownName: There is no data source of this name.
-        SpecError: The source and the model do not fit, or a folder is missing or given without need.
+        SpecError: The source and the model do not fit, the source needs a folder and none is given, or it needs none
+            and one is given.
         Unavailable: The folder does not exist, cannot be read, or contains no data; or there is no cache directory.
         DocumentError: A file in the folder is not what its name says, a link leads out of the folder, or the text is
             a single document.

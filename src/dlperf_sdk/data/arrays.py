@@ -61,10 +61,12 @@ class _Column:
 
 
 class Writer:
-    """Writer of samples into a directory, one file per input; a context manager that closes the files.
+    """Writer of samples into a directory, one file `NAME.bin` per input; a context manager that closes the files.
+
+    A file contains the numbers of all samples in C order, each as four little-endian bytes.
 
     Args:
-        directory: An existing directory, which has no file `NAME.bin` of an input yet.
+        directory: An existing directory, which contains none of these files yet.
         inputs: The model's inputs, as in a request: `name`, `shape` of one sample, and `dtype` (`int64` or `float32`).
 
     Raises:
@@ -94,10 +96,11 @@ class Writer:
             column.add(sample[name])
 
     def entries(self) -> list[dict[str, Any]]:
-        """Write all pending numbers, and return each file's entry for the index of the prepared data.
+        """Write all pending numbers, and return an entry for each file, in the order of the constructor's `inputs`.
 
-        An entry is a dict with `name` (of the input), `file` (the file's name), `dtype`, `shape` and `sha256`. `shape`
-        begins with the number of samples; `dtype` is `<i4` or `<f4`.
+        The entries belong into the index of the prepared data. An entry is a dict with `name` (of the input), `file`
+        (the file's name), `dtype`, `shape` and `sha256` (in hexadecimal). `shape` begins with the number of samples;
+        `dtype` is `<i4` or `<f4`.
         """
         for column in self._columns.values():
             column.flush()

@@ -82,7 +82,7 @@ def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
     Hidden files are left out.
 
     Args:
-        root: The data's folder, resolved.
+        root: Absolute path of the data's folder, without links.
         folder: The folder to list: the root, or one below it.
         suffixes: Suffixes in lower case, such as `.jpg`.
 
@@ -112,7 +112,7 @@ def subfolders(root: Path, folder: Path) -> list[str]:
     """Return the names of the folders in a folder, sorted, without hidden ones.
 
     Args:
-        root: The data's folder, resolved.
+        root: Absolute path of the data's folder, without links.
         folder: The folder to list: the root, or one below it.
 
     Raises:

@@ -40,11 +40,12 @@ def scan(root: Path) -> tuple[Path, Classes]:
     """Find the classes of an image folder.
 
     Args:
-        root: The data's folder, resolved.
+        root: Absolute path of the data's folder, without links.
 
     Returns:
-        A pair: the folder that contains the classes, `root` or its subfolder `train`; and a dict of class name → its
-        JPEG files, both sorted by name. A folder without a JPEG is not a class.
+        A pair: the folder that contains a subfolder per class, which is `root` or its subfolder `train`; and a dict of
+        class name → list of its JPEG files. Classes and files are sorted by name. A folder without a JPEG is not a
+        class.
 
     Raises:
         Unavailable: There is no image, or a folder cannot be read.
@@ -89,8 +90,9 @@ def describe_images(path: str, model_options: Mapping[str, Any]) -> str:
     """Return the numbers of images and classes as a phrase: `600 images in 2 classes`. No image is opened.
 
     Args:
-        path: The folder.
-        model_options: The model's options; `num_classes` is the largest number of classes.
+        path: Path of the folder, in which `~` is expanded. It has a subfolder of JPEGs for each class, or a subfolder
+            `train` that contains these.
+        model_options: The model's options by name; `num_classes` is the largest number of classes.
 
     Raises:
         SpecError: The folder has more classes than the model.
@@ -148,20 +150,22 @@ def prepare_images(
     If an index of the same files, by size and time of modification, is in the cache, they are not checked again.
 
     Args:
-        path: The folder.
+        path: Path of the folder, in which `~` is expanded. It has a subfolder of JPEGs for each class, or a subfolder
+            `train` that contains these.
         model_options: The model's options by name; `num_classes` is the largest number of classes.
         inputs: Not used.
         seed: Not used.
         on_progress: Called with a stage as text, the number of images checked so far, and the number of all images.
 
     Returns:
-        A dict: `path`, the folder that contains the classes; `index`, the path of the index; `checksum`, the index's
-        SHA-256 in hexadecimal; `samples` and `classes`, their numbers; and `bytes`, the size of all images together.
+        A dict: `path`, the folder that contains the subfolders of the classes; `index`, the path of the index;
+        `checksum`, the index's SHA-256 in hexadecimal; `samples`, the number of images; `classes`, the number of
+        classes; and `bytes`, the size of all images together.
 
     Raises:
         SpecError: The folder has more classes than the model.
-        Unavailable: The folder does not exist, cannot be read, or contains no images.
-        DocumentError: A file is not a complete JPEG, or a link leads out of the folder.
+        Unavailable: The folder does not exist, cannot be read, or contains no images; or there is no cache directory.
+        DocumentError: An image is not a complete JPEG of at most 256 MiB, or a link leads out of the folder.
         OSError: The index cannot be written.
     """
     parent, classes = _list_classes(path, model_options)

@@ -133,7 +133,7 @@ def sequences(
     replaces a token.
 
     Args:
-        documents: At least two documents of token numbers.
+        documents: At least two documents, each a list of sentences, each an array of token numbers.
         pieces: The vocabulary, special pieces included: a piece's token number is its index.
         length: Tokens of a sequence.
         predictions: Largest number of predicted tokens of a sequence.
@@ -230,16 +230,17 @@ def prepare_text(
     The function waits while another process prepares the same data.
 
     Args:
-        path: The folder.
+        path: Path of the folder, in which `~` is expanded. It contains the text in files `*.txt`, and may contain a
+            vocabulary in the file `vocab.txt`.
         model_options: The model's options by name; `vocabulary_size` is the largest size of the vocabulary.
         inputs: BERT's inputs, as in the request: dicts with `name`, `shape` of one sample, and `dtype`.
         seed: The seed of the sentence pairs and the masking.
         on_progress: Called with a stage as text, the amount done, and the total amount.
 
     Returns:
-        A dict: `path`, the folder; `index`, the path of the index; `checksum`, the index's SHA-256 in hexadecimal;
-        `samples`, `files`, `documents`, `tokens` and `vocabulary_size`, their numbers; and `vocabulary`, which is
-        `vocab.txt` or `made from the text`.
+        A dict: `path`, the folder; `index`, the path of the index; `checksum`, the index's SHA-256 in hexadecimal; the
+        numbers of `samples`, `files`, `documents` and `tokens`; `vocabulary_size`, the number of the vocabulary's
+        pieces; and `vocabulary`, which is `vocab.txt` or `made from the text`.
 
     Raises:
         SpecError: The vocabulary has more pieces than the model, or the text has too many characters for it.

@@ -85,8 +85,8 @@ def check_size(pieces: Sequence[str], limit: int, origin: str) -> None:
     """Check that the model has an embedding for each piece of a vocabulary.
 
     Args:
-        pieces: The vocabulary.
-        limit: Number of embeddings.
+        pieces: The pieces of the vocabulary.
+        limit: The model's number of embeddings.
         origin: The vocabulary's name in messages.
 
     Raises:

@@ -60,8 +60,8 @@ def request(
     Args:
         plugin: The framework's plugin.
         model: Name of a model in `MODELS`.
-        options: Options of the model by name; None: its defaults.
-        framework_options: Options of the framework by name; None: its defaults.
+        options: Options of the model by name; None for all defaults.
+        framework_options: Options of the framework by name; None for all defaults.
         changes: Fields of `Request` that replace the defaults, such as `batch_size=8`.
 
     Raises:
@@ -127,8 +127,8 @@ def small_request(
     Args:
         plugin: The framework's plugin.
         model: Name of a model in `MODELS`.
-        options: Options of the model by name, which take precedence over those in `SMALL`.
-        framework_options: Options of the framework by name; None: its defaults.
+        options: Options of the model by name, which take precedence over those in `SMALL`; None for no others.
+        framework_options: Options of the framework by name; None for all defaults.
         changes: Fields of `Request` that replace the defaults, such as `precision="amp-bf16"`.
 
     Raises:
@@ -145,8 +145,8 @@ def cluster(request: Request, ports: Sequence[str] = ()) -> Cluster:
 
     Args:
         request: The request.
-        ports: Free ports in digits, such as `29400`, that each node's processes may use, as many as the framework
-            needs; empty for one replica.
+        ports: Free ports in digits, such as `29400`, as many as the framework needs; each node gets all of them. Empty
+            for one replica.
     """
     devices = tuple(f"{request.device}:{i}" for i in range(request.devices_per_node))
     node = Node("127.0.0.1", tuple(ports), devices, "lo")
@@ -162,7 +162,7 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
 
     Args:
         request: The case.
-        ports: Free ports in digits, such as `29400`, that each node's processes may use; empty for one replica.
+        ports: Free ports in digits, such as `29400`, the same in all processes of the case; empty for one replica.
         rank: Rank of the trainer process, counted from 0 over all nodes.
 
     Returns:
@@ -217,12 +217,12 @@ def summarize_traced_steps(
 
 @contextlib.contextmanager
 def small_trainers(plugin: type[Framework]) -> Iterator[Callable[..., Trainer]]:
-    """Return a context whose value is a function that starts a trainer of a small model with one replica.
+    """Return a context manager whose value is a function that starts a trainer of a small model with one replica.
 
-    The function takes the model's name, and as keyword arguments `options` of the model, `framework_options`, and
-    fields of the request that replace the defaults. It raises the errors of `small_request` and `start`, such as
-    KeyError for an unknown model and Unsupported. Leaving the context closes the trainers' loaders and stops their
-    runtimes.
+    The function takes the model's name, and the keyword arguments of `small_request`: `options` of the model,
+    `framework_options`, and fields of the request that replace the defaults. It raises the errors of `small_request`
+    and `start`, such as KeyError for an unknown model and Unsupported. On exit, the context manager closes the loaders
+    of all started trainers, and stops their runtimes.
 
     Args:
         plugin: The framework's plugin.

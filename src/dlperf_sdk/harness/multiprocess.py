@@ -73,8 +73,8 @@ def run_rank(train: Callable[..., Any]) -> None:
     This is the entry point of a process that `run_ranks` starts.
 
     Args:
-        train: A function of the further arguments (each a str), the list of ports (each a str of digits), and the rank
-            (an int). Its result must be a JSON value.
+        train: A function that takes first the arguments of `run_ranks` (each a str), then the list of ports (each a str
+            of digits), and last the rank (an int). Its result must be a JSON value.
     """
     rank, ports, *arguments = sys.argv[1:]
     print(json.dumps(train(*arguments, ports.split(","), int(rank))), flush=True)
@@ -90,15 +90,17 @@ def train_shard(
 
     Args:
         request: The case.
-        ports: Free ports in digits, such as `29400`, that each node's processes may use; empty for one replica.
+        ports: Free ports in digits, such as `29400`, the same in all processes of the case; empty for one replica.
         rank: Rank of the trainer process, counted from 0 over all nodes.
-        batch: Function that returns the batch for a trainer; by default the canonical batch of its replicas.
+        batch: Function that takes the trainer and returns the batch for its steps; by default the canonical batch of
+            its replicas.
 
     Returns:
-        A dict of JSON values: `replicas`, a list with a dict per replica of this process (`losses`, one number per
-        step; `digest`, the SHA-256 of the parameters; `means`, the sum of the absolute values of each running mean);
-        `deviation`, the relative deviation of the outputs from fp32; `observed`, the settings in effect; and `facts`,
-        the runtime's facts.
+        A dict of JSON values. `replicas` is a list with a dict per replica of this process: `losses`, a list of one
+        number per step; `digest`, the SHA-256 of the parameters in hexadecimal; and `means`, a list of one number per
+        running mean, the sum of its absolute values. `deviation` is the relative deviation of the outputs from fp32,
+        None if unknown; `observed` has the settings in effect, as `Trainer.observed` returns them; and `facts` the
+        facts of `Runtime.facts`.
     """
     runtime, trainer = in_process.start(request, ports, rank)
     deviation, shard = trainer.deviation(), batch(trainer)
@@ -131,7 +133,9 @@ def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
 
 
 def both_shards(request: Request) -> dict[str, Any]:
-    """Return one batch for a single replica that consists of the canonical shards of two replicas, half as large.
+    """Return a batch for one replica that joins the canonical shards of two replicas with half its batch size.
+
+    The first half of the samples is shard 0, the second half is shard 1.
 
     Args:
         request: The request of the single replica; its batch size is even.

@@ -44,7 +44,7 @@ class Figures:
         Args:
             conditions: Name of a field or an option of `PublishedFigure` → value. A figure must meet every
                 condition. A tuple, list or set allows each of its members. `topology` and `source` are compared
-                as text. An option's None selects the figures whose source does not state the option.
+                as text. None for an option selects the figures whose source does not state the option.
 
         Returns:
             The selection, in the same order; it may be empty.
@@ -65,13 +65,14 @@ class Figures:
 
         Args:
             conditions: Name of a field or an option of `PublishedFigure` → value, or a tuple, list or set of
-                allowed values. An option's None selects the figures whose source does not state the option.
+                allowed values. `topology` and `source` are compared as text. None for an option selects the figures
+                whose source does not state the option.
 
         Raises:
             UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
                 figure.
-            UsageError: no figure meets the conditions, or several do. The message names the fields in which those
-                differ.
+            UsageError: no figure meets the conditions, or several do. If several do, the message names the fields
+                in which they differ.
         """
         selected = self.filter(**conditions).figures
         if len(selected) == 1:

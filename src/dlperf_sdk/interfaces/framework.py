@@ -197,7 +197,7 @@ class Framework(ABC):
         """Return the specification of the environment in which a case's workers run.
 
         Args:
-            device: A kind of device of `capabilities`.
+            device: A kind of device that the class attribute `capabilities` contains, such as `cpu`.
             strategy: Name of the gradient synchronization strategy.
             model: Name of the model.
         """
@@ -226,6 +226,6 @@ class Framework(ABC):
 
         Args:
             spec: The case. Its `device` is resolved, never `auto`.
-            options: An instance of `Options`.
+            options: The plugin's options, an instance of its class attribute `Options`.
         """
         return None

@@ -98,7 +98,7 @@ class Log:
     def error_at(self, line: int, problem: str) -> DocumentError:
         """Return an error that names the log file and a line; the caller raises it.
 
-        The text is `run.log, line 12: PROBLEM.`.
+        The message has the form `run.log, line 12: PROBLEM.`, with the path of the log.
 
         Args:
             line: Line number, counted from 1.
@@ -109,7 +109,8 @@ class Log:
     def error_missing(self, missing: str) -> DocumentError:
         """Return an error about missing content; the caller raises it.
 
-        The text is `run.log ends after line 12 without MISSING.`. The line number is that of the last line read.
+        The message has the form `run.log ends after line 12 without MISSING.`, with the path of the log and the
+        number of the last line that was read.
 
         Args:
             missing: What the log lacks, a noun phrase such as `a throughput`.
@@ -118,7 +119,7 @@ class Log:
 
 
 class Importer(ABC):
-    """Reads the logs of one program. Registered in the group `dlperf_sdk.importers`."""
+    """Reader of the logs of one program. Registered in the group `dlperf_sdk.importers`."""
 
     name: ClassVar[str]
     """The name used for selection; the entry point carries the same."""
@@ -135,11 +136,11 @@ class Importer(ABC):
 
         Args:
             log: The log; no line has been read yet.
-            stated: Facts that the user states, under the names of `Reading.facts`; if `has_window` is set, also
-                `warmup` and `steps`. They take precedence over the facts in the log.
+            stated: Facts that the user states, under the names of `Reading.facts`; if the class attribute `has_window`
+                is True, also the numbers of steps `warmup` and `steps`. They take precedence over facts in the log.
 
         Returns:
-            The content of the log. `facts` holds what the log states; the caller adds the stated facts.
+            The content of the log. Its `facts` are those in the log, and the caller adds the facts in `stated`.
 
         Raises:
             DocumentError: the log is malformed, incomplete or of several runs; the message names the line.

@@ -112,7 +112,7 @@ class Model(ABC):
         """Return the manifest of trainable parameters, in the order of the forward pass.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
         """
 
     @abstractmethod
@@ -120,23 +120,25 @@ class Model(ABC):
         """Return the inputs of one sample.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
         """
 
     @abstractmethod
     def flops(self, options: Any) -> tuple[Term, ...]:
-        """Return the FLOP count of one training step per sample, with a term per layer or group; matrix products only.
+        """Return the FLOPs per sample and training step, one term per layer or group of layers.
+
+        Only matrix products and convolutions count, not elementwise operations.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
         """
 
     @abstractmethod
     def optimizer(self, options: Any, global_batch_size: int) -> Optimizer:
-        """Return the optimizer for a global batch size.
+        """Return the optimizer and its hyper-parameters, as published for a global batch size.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
             global_batch_size: Samples per optimization step over all devices.
         """
 
@@ -146,7 +148,7 @@ class Model(ABC):
         A source fits if it provides the model's inputs, and the model has the option that the source needs, if any.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
         """
         inputs = {model_input.name for model_input in self.inputs(options)}
         names = {field.name for field in attrs.fields(self.Options)}
@@ -156,7 +158,7 @@ class Model(ABC):
         """Return the floating-point operations per sample and training step; a multiply-accumulate counts as two.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
         """
         return sum(term.flops for term in self.flops(options))
 
@@ -164,7 +166,7 @@ class Model(ABC):
         """Return the number of elements of all trainable parameters.
 
         Args:
-            options: An instance of `Options`.
+            options: The model's options, an instance of its class attribute `Options`.
         """
         return sum(parameter.size for parameter in self.parameters(options))
 

@@ -87,7 +87,7 @@ class Topology(ABC):
         Args:
             nodes: Number of nodes.
             devices_per_node: Number of devices on each node.
-            device: Kind of the devices.
+            device: Kind of the devices, such as `cpu` or `cuda`.
         """
         return None
 
@@ -98,7 +98,7 @@ class Topology(ABC):
 
         Args:
             nodes: Number of nodes.
-            options: An instance of `Options`.
+            options: The launcher's options, an instance of its class attribute `Options`.
 
         Raises:
             SpecError: an option has a wrong value.
@@ -114,7 +114,7 @@ class Topology(ABC):
 
         Args:
             cases: The cases that are to be run, all on this launcher.
-            options: An instance of `Options`, that of the first case.
+            options: The launcher's options of the first case, an instance of its class attribute `Options`.
 
         Raises:
             SystemExit: this process is not the controller, and the controller has ended; the exit code is that of the
@@ -182,7 +182,7 @@ class Topology(ABC):
 
         Args:
             ids: Values of `Job.id` to look for.
-            options: An instance of `Options`.
+            options: The launcher's options, an instance of its class attribute `Options`.
 
         Returns:
             Label of each job → its state, both as text for users. A job has the same label in every call. A
@@ -206,7 +206,8 @@ class Topology(ABC):
     def script(self, job: Job) -> str | None:
         """Return the batch script that the launcher's `commands` submit, for display; None if they submit none.
 
-        The script is shown without the bundle. Nothing is started or written. The base class returns None.
+        The text leaves out the bundle that the submitted script contains. Nothing is started or written. The base class
+        returns None.
 
         Args:
             job: The case and its bundle, which need not exist.

@@ -39,7 +39,7 @@ def _events(value: Events | Iterable[Events]) -> tuple[Events, ...]:
 
 @frozen
 class TraceEvents:
-    """What the events of a framework's profiler stand for. All others, such as Python functions, are ignored."""
+    """The meanings of the events of a framework's profiler. All others, such as Python functions, are ignored."""
 
     operators: tuple[Events, ...] = field(converter=_events)
     """Operators on the host. On a CPU, they are the work of the device."""

@@ -21,11 +21,14 @@ class StepTime(Measurer):
     name: ClassVar[str] = "step-time"
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return percentiles of the step times, the time spent waiting for input, and metrics of queues of batches.
+        """Return metrics of the step times, of the time spent waiting for input, and of queues of batches.
 
-        The percentiles are in seconds; per step, the slowest process counts; p90 needs 10 steps per repeat, and p99
-        100. `data-wait` is in % of the window. If queues count their batches, `input-rate` is in the model's unit, and
-        `input-queue-depth` in batches. `measured` holds the repeats of one case; the result is empty without repeats.
+        `step-time-median`, `step-time-p90` and `step-time-p99` are percentiles in seconds over the steps of a repeat,
+        whose times are those of the slowest process. The p90 needs at least 10 steps per repeat, and the p99 100.
+        `data-wait` is the share of the window, in %, for which the process that waited longest waited for its input.
+        If queues count their batches, `input-rate` is in the model's unit, and `input-queue-depth` in batches.
+
+        `measured` holds the repeats of one case; the result is empty without repeats.
         """
         if not measured.repeats:
             return ()

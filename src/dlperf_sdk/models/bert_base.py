@@ -120,8 +120,9 @@ class BertBase(Model):
     references = Path(__file__).with_name("references") / "bert_base.json"
 
     def parameters(self, options: BertBaseOptions) -> tuple[Parameter, ...]:
-        """Return the trainable parameters: embeddings and linear layers have weight decay, layer norm and biases not.
+        """Return the trainable parameters, in the order of the forward pass.
 
+        Weight decay applies to the weights of embeddings and linear layers, not to layer norm and biases.
         `options` holds the model's options.
         """
         hidden, intermediate = options.hidden_size, options.intermediate_size
@@ -178,8 +179,9 @@ class BertBase(Model):
         )
 
     def flops(self, options: BertBaseOptions) -> tuple[Term, ...]:
-        """Return the FLOP count, one term per group of matrix products; look-ups of embeddings do not count.
+        """Return the FLOPs per sequence and training step, one term per group of matrix products.
 
+        Look-ups of embeddings and elementwise operations do not count.
         `options` holds the model's options.
         """
         hidden, intermediate, vocabulary = (
@@ -212,9 +214,10 @@ class BertBase(Model):
         )
 
     def optimizer(self, options: BertBaseOptions, global_batch_size: int) -> Optimizer:
-        """Return AdamW. The learning rate is published for 256 sequences, and is used for every global batch size.
+        """Return AdamW, with the same learning rate for every global batch size: it is published for 256 sequences.
 
-        `options` holds the model's options; a `clip_norm` of 0 means no clipping. `global_batch_size` is not used.
+        `options` holds the model's options, from which learning rate, weight decay and `clip_norm` are taken; a
+        `clip_norm` of 0 means no clipping. `global_batch_size` is not used.
         """
         return Optimizer(
             kind="adamw",

@@ -130,8 +130,10 @@ class ResNet50(Model):
     references = Path(__file__).with_name("references") / "resnet50.json"
 
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
-        """Return the trainable parameters; weight decay applies to convolutions and the weight of `fc` only.
+        """Return the trainable parameters, in the order of the forward pass.
 
+        For each convolution, these are its weight, and the weight and bias of its batch norm; at last, the weight and
+        bias of the linear layer `fc`. Weight decay applies only to the weights of convolutions and of `fc`.
         The names are torchvision's. `options` holds the model's options.
         """
         manifest = []
@@ -169,8 +171,9 @@ class ResNet50(Model):
         )
 
     def flops(self, options: ResNet50Options) -> tuple[Term, ...]:
-        """Return the FLOP count: a term per convolution, and one for `fc`. conv1 has 2 passes: images need no gradient.
+        """Return the FLOPs per image and training step: a term per convolution, and one for the linear layer `fc`.
 
+        The term of `conv1` counts two passes instead of three, because images need no gradient.
         `options` holds the model's options.
         """
         terms = [

@@ -80,14 +80,14 @@ def compare(
 
     - Replicas, losses or arrays are missing.
     - Losses, first updates or running means deviate from the reference by more than the tolerance.
-    - Running means, or the first updates of a model without them, deviate by less than the rounding of the precision
-      makes them: the precision was not in effect.
+    - Running means, or the first updates of a model without running means, deviate by less than rounding in this
+      precision causes: the precision was not in effect.
     - Replicas differ, although the strategy keeps them equal.
 
     Running means are not compared if the loss scaler skipped a step.
 
     Args:
-        records: The record of each rank.
+        records: The record of each trainer process, in any order.
         case: The configuration and trajectories of the reference.
         tolerance: The tolerances for the precision.
         strategy: Name of the strategy by which replicas synchronize.

@@ -38,15 +38,20 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
 
 
 def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference: str) -> dict[str, Any]:
-    """Return everything that parity evidence depends on, as a dict of JSON values.
+    """Return everything that parity evidence depends on, as a dict of JSON values, of which `key_of` makes the key.
 
-    It contains the request without the fields in `CONTEXT`, which do not change what is computed; the code in the
-    bundle, the environment's lock and interpreter, the container, the variables that the spec requests and those in
-    `SEARCHED` (`PATH`, `LD_LIBRARY_PATH`), the launcher, the names of processor and GPUs, the plugin's distribution and
-    version, and the reference's digest. Secret values are replaced by hashes.
+    Its keys are:
 
-    Variables have the values that a worker on this machine would get, and processor and GPUs are those of this machine:
-    about nodes on other machines, only the launcher is known here.
+    - `request`: the request without the fields in `CONTEXT`, which do not change what is computed;
+    - `code`: name of each file in the bundle → its SHA-256, without `request.json`;
+    - `lock`, `python` and `container`: the environment's lock and interpreter, and the container's settings;
+    - `variables`: the variables that the spec requests, and those in `SEARCHED` (`PATH`, `LD_LIBRARY_PATH`);
+    - `launcher`, `cpu` and `gpus`: the names of the launcher, the processor and the GPUs;
+    - `plugin`: the plugin's distribution and version;
+    - `reference`: the argument `reference`.
+
+    Secret values are replaced by hashes. Variables have the values that a worker on this machine would get, and
+    processor and GPUs are those of this machine: about nodes on other machines, only the launcher is known here.
 
     Args:
         plan: The plan of the parity run.

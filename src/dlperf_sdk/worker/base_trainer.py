@@ -50,7 +50,7 @@ class BaseTrainer(TrainerHooks):
         process: This process, whose replicas the trainer owns.
 
     Raises:
-        Unsupported: `precisions`, `compilers` or `layouts` lacks what the request names.
+        Unsupported: The class attribute `precisions`, `compilers` or `layouts` lacks the name in the request.
     """
 
     precisions: Mapping[str, Precision]
@@ -97,10 +97,10 @@ class BaseTrainer(TrainerHooks):
     # Parameters.
 
     def load_canonical_weights(self, parameters: Mapping[str, Any]) -> None:
-        """Set the network's trainable parameters to the canonical weights, and keep `parameters` in `assigned`.
+        """Set the network's trainable parameters to the canonical weights, and keep `parameters` for `reset`.
 
         Every replica sets its own parameters and copies none from another replica. Equal digests at the end are
-        therefore evidence that the replicas were synchronized.
+        therefore evidence that the replicas were synchronized. The attribute `assigned` keeps `parameters`.
 
         Args:
             parameters: Name of a parameter in the manifest, `Request.parameters` → the framework's object for it, which
@@ -120,10 +120,11 @@ class BaseTrainer(TrainerHooks):
     def reset(self) -> None:
         """Set the weights, the optimizer's state and the learning rate schedule to those before the first step.
 
-        The parameters in `assigned` get the canonical weights again.
+        The parameters that `load_canonical_weights` was given get the canonical weights again.
 
         Raises:
-            NotImplementedError: `reset_optimizer` raises it; the weights and the schedule are then unchanged.
+            NotImplementedError: `reset_optimizer` raises it, since the trainer cannot be reset; the weights and the
+                schedule are then unchanged.
             ManifestError: `load_canonical_weights` was never called.
         """
         self.reset_optimizer()
@@ -179,10 +180,10 @@ class BaseTrainer(TrainerHooks):
         """Return an endless iterator over the batches of the request's data source, which it copies to the devices.
 
         A batch has the samples of all replicas of this process. The iterator yields None for each batch if the input
-        pipeline is part of the framework's graph. The feeds of the data source are kept in `loaders`.
+        pipeline is part of the framework's graph. The attribute `loaders` keeps the feeds of the data source.
 
         Raises:
-            Unsupported: `sources` lacks the data source, or the plugin cannot read it.
+            Unsupported: The class attribute `sources` lacks the data source, or the plugin cannot read it.
             DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it,
                 too.
             ImportError: A package that the data source needs is not installed.
@@ -190,13 +191,14 @@ class BaseTrainer(TrainerHooks):
         return open_source(self, self.sources)
 
     def load(self, dataset: Callable[[Request, int, str], Any]) -> Iterator[Any]:
-        """Start a loader of the framework per replica, and return an endless iterator over batches on the devices.
+        """Start a loader for each replica of this process, and return an endless iterator over batches on the devices.
 
-        A batch joins one batch of each loader. The loaders are kept in `loaders`.
+        A batch is what `receive` makes of one batch from each loader. The attribute `loaders` keeps the loaders, which
+        are of the framework's class `loader`.
 
         Args:
-            dataset: A subclass of `loading.Dataset`, or a function with the arguments of its constructor: the
-                request, the global index of a replica, and the layout of images.
+            dataset: A subclass of `loading.Dataset`, or a function that returns such an object. It is called once per
+                replica with the request, the global index of the replica, and the layout of images.
 
         Raises:
             DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it
@@ -214,7 +216,10 @@ class BaseTrainer(TrainerHooks):
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the sums of the counts of all queues that feed this process, so far; None without queues."""
+        """Return the counts of the batches that were queued for this process so far; None without queues.
+
+        If several queues feed the process, the counts are the sums over these queues.
+        """
         counts = [loader.counts for loader in self.loaders if loader.counts is not None]
         return InputCounts(*map(sum, zip(*counts))) if counts else None
 
@@ -276,7 +281,9 @@ class BaseTrainer(TrainerHooks):
         return self.enqueue(batch)
 
     def enqueue(self, batch: Any) -> Any:
-        """Add up the gradients of all micro-batches, and update the weights, with the learning rate that was set.
+        """Add up the gradients of all micro-batches, and update the weights, without waiting for the device.
+
+        The learning rate is the one that `set_learning_rate` has set.
 
         Args:
             batch: One batch of all replicas on the devices, which `place` or `receive` returned.
@@ -299,10 +306,11 @@ class BaseTrainer(TrainerHooks):
         """Add the gradients of one micro-batch to those accumulated so far, and return its loss divided by `parts`.
 
         After the last micro-batch, the gradients are those of the whole batch. They are then also averaged over the
-        replicas, unless `update` does this. The returned loss is not scaled. No later step may overwrite its memory.
+        replicas, unless `update` does this. The loss is a handle on the device; it does not contain the loss scale, and
+        no later step may overwrite its memory.
 
         Args:
-            piece: One of the parts that `micro_batches` returned.
+            piece: One of the micro-batches that `micro_batches` returned.
             parts: Number of micro-batches in a step.
             is_last: True for the last micro-batch, whose backward pass synchronizes the gradients with other replicas.
         """
@@ -372,16 +380,18 @@ class BaseTrainer(TrainerHooks):
         return float((difference / norm) ** 0.5)
 
     def name_precision(self, weights: Iterable[Any], tf32: bool) -> Optional[str]:
-        """Return the name of the precision in effect, from the data types of weights and those in `product_types`.
+        """Return the name of the precision in effect, which follows from the data types of weights and of products.
+
+        The data types of products are those in the attribute `product_types`, which `note_output` has collected.
 
         Args:
             weights: Data types of the weights of convolutions and linear layers, as the network holds them.
             tf32: True if float32 products may be rounded to TF32.
 
         Returns:
-            The name in `precisions`; for types that no precision has, the name of the product's type; for several
-            combinations of types, all their names, sorted and joined with "+". Empty if `weights` is empty; None while
-            `product_types` is empty, as before the call of `deviation`.
+            The name of the precision in `precisions` that has these types; if there is none, the name of the product's
+            type. For several combinations of types, all their names, sorted and joined with "+". Empty if `weights` is
+            empty; None while `product_types` is empty, as before the call of `deviation`.
         """
         if not self.product_types:
             return None

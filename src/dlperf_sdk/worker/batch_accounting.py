@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
-    """Return the entry of `Request.inputs` that is marked `is_label`; None if the model marks no input.
+    """Return the entry of `Request.inputs` whose `is_label` is true; None if the model marks no input.
 
-    The entry describes the input whose values tell the samples of a batch apart, with `name`, `shape`, `dtype`, ….
+    It is the entry of the input by whose values the samples of a batch are recognized, such as the classes of images:
+    a dict with `name`, `shape`, `dtype`, `fill` and `is_label`.
     """
     return next((entry for entry in request.inputs if entry.get("is_label")), None)
 
@@ -19,7 +20,8 @@ def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
 class Account:
     """The comparison of the labels that steps have used with the labels that were due, for one process.
 
-    `compared` is the number of compared steps, and `samples` the number of samples in them over all replicas.
+    `compared` is the number of compared steps, and `samples` the number of samples in them, of all replicas of the
+    process together. Both are 0 at first.
 
     Args:
         replicas: Number of replicas of the process.
@@ -29,7 +31,8 @@ class Account:
         self.compared = 0
         self.samples = 0
         self.unexpected: List[List[int]] = [[] for _ in range(replicas)]
-        """Per replica, the indexes of the steps, from 0, whose labels were not those that were due."""
+        """A list per replica, in the order of the process's replicas: the indexes, counted from 0, of the steps whose
+        labels were not those that were due."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
         """Return the comparison of labels for one replica, as the field `batches` of the record has it.
@@ -53,11 +56,12 @@ def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account
     Args:
         trainer: The trainer, which reads the labels.
         handles: The handle of each step's labels (`Step.labels`), in order; None for a step whose labels are unknown.
-        skipped: Number of batches that the warm-up has taken from the data source.
+        skipped: Number of batches per replica that the warm-up has taken from the data source.
 
     Returns:
-        The number of compared steps (`compared`), their samples over all replicas of the process (`samples`), and per
-        replica the indexes of the steps with wrong labels (`unexpected`).
+        An account with three attributes. `compared` is the number of compared steps. `samples` is the number of samples
+        in these steps, of all replicas of the process together. `unexpected` has a list for each replica, in the order
+        of `trainer.process.replicas`: the indexes of the steps with wrong labels in `handles`, counted from 0.
 
     Raises:
         DataError: The prepared data cannot be read any more, or is no longer what the controller prepared.

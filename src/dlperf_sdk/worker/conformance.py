@@ -44,16 +44,17 @@ TRIES = 3
 def check(task: Task) -> Dict[str, Any]:
     """Measure, then answer the questions of the conformance suite, then take the steps of a parity run.
 
-    The questions are left out on several devices with the clock "blocking". The parity run is left out if the bundle
-    has no `parity.json`. For the questions and for the parity run, a new trainer is built.
+    The questions are left out if the case has several devices and the runtime's clock is "blocking". The parity run is
+    left out if the bundle has no `parity.json`, which contains its request. The questions and the parity run each get a
+    new trainer.
 
     Args:
         task: The started runtime, and a trainer that has taken no step.
 
     Returns:
         Fields of the record: those of the measurement, as `programs.measure` returns them, and the dict `facts`. In
-        `facts`, `ANSWERS` is the key of the answers, a dict of JSON values by name, and `PARITY` that of the parity
-        record's fields, as `programs.follow_reference` returns them. A part that was left out has no key.
+        `facts`, the key `ANSWERS` has the answers, as `answer` returns them, and the key `PARITY` the fields of the
+        parity record, as `programs.follow_reference` returns them. A key is absent if its part was left out.
 
     Raises:
         Unsupported: The trainer does not support the request's part of a step or its data source.
@@ -80,8 +81,8 @@ def answer(task: Task) -> Dict[str, Any]:
 
     Returns:
         A dict with the record's field `facts`, which is a dict with the answers under the key `ANSWERS`. The answers
-        are JSON values by name. `asked` is the question that failed, None if all were answered; after a failure,
-        `error` has its traceback. A question that was not asked has no key.
+        are a dict of JSON values by name. Its key `asked` has the name of the question that failed, None if all were
+        answered; after a failure, the key `error` has the traceback. A question that was not asked has no answer.
 
     Raises:
         Exception: The first question that failed, if there are several replicas: the other workers would wait for this
@@ -91,12 +92,13 @@ def answer(task: Task) -> Dict[str, Any]:
 
 
 def exhaust(task: Task) -> Dict[str, Any]:
-    """Take two steps under a limit of memory that leaves `HEADROOM` bytes and the stacks of threads.
+    """Take two steps with a limit on this process's memory that is meant to be too low for them.
 
-    Afterwards the limit is the hard limit of this process again, also after an error.
+    The limit is the memory in use, plus `HEADROOM` (256 MiB), plus one thread's stack per processor. At the end, also
+    after an error, the limit is raised to the hard limit.
 
     Args:
-        task: The started runtime, and its trainer.
+        task: The started runtime, and a trainer.
 
     Returns:
         An empty dict, if the steps succeed in spite of the limit: the record then has no further fields.

@@ -20,9 +20,9 @@ _ATTEMPTS = 10
 def crop_box(width: int, height: int, chance: Random) -> Tuple[int, int, int, int]:
     """Return left, top, right and bottom, in pixels, of a random crop of an image of `width` × `height` pixels.
 
-    The crop's share of the area is uniform in `AREA`; its aspect ratio, width over height, is log-uniform in
-    `RATIO`. If none of ten draws fits into the image, the crop is the largest in the middle whose ratio is in
-    `RATIO`.
+    The crop's share of the area is uniform in `AREA` (0.08 to 1); its aspect ratio, width over height, is log-uniform
+    in `RATIO` (3/4 to 4/3). If none of ten draws fits into the image, the crop is the largest in the middle whose ratio
+    is in `RATIO`. The crop ends before the column `right` and the row `bottom`, as in Pillow.
 
     Args:
         width: The image's width, at least 1.

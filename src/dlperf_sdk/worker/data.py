@@ -122,7 +122,7 @@ def read_images(data: Dict[str, Any]) -> Images:
 
 
 def read_arrays(data: Dict[str, Any]) -> Dict[str, Array]:
-    """Return path, dtype and shape of each array of the data source `text:FOLDER`, by the model's input.
+    """Return path, dtype and shape of each array of the data source `text:FOLDER`, by the name of the model's input.
 
     The index and each array's file are read in full and checked against their checksums.
 

@@ -74,8 +74,8 @@ def is_asynchronous(times: Times) -> bool:
 def was_waited_for(times: Times) -> bool:
     """Return True if the steps had finished when `synchronize` returned.
 
-    Two conditions must hold: reading the losses took at most `READ` of the total time, and at most `EARLY` of the
-    device's time remained (`unfinished_share`).
+    Two conditions must hold: reading the losses took at most the fraction `READ` of the total time (`total_seconds`),
+    and at most the fraction `EARLY` of the device's time remained (`unfinished_share`).
 
     Args:
         times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `device` in seconds, None

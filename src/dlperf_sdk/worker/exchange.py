@@ -34,10 +34,10 @@ class GradientExchange:
         raise NotImplementedError("an exchange implements run()")
 
     def fill(self, values: Sequence[float]) -> None:
-        """Set all elements of all buffers to one value per replica of this process. Called outside the window.
+        """Set all elements of each replica's buffers to the value of that replica. Called outside the window.
 
         Args:
-            values: The value of each replica, in the order of the process's replicas.
+            values: One value per replica of this process, in the order of the process's replicas.
         """
         raise NotImplementedError("an exchange implements fill()")
 
@@ -54,7 +54,8 @@ class ArrayExchange(GradientExchange):
     """The exchange of one NumPy array, for frameworks whose gradients NumPy holds.
 
     Args:
-        average: Function that returns the mean of an array over all replicas, when it has finished.
+        average: Function that takes this process's array, waits for the exchange with all other replicas, and returns
+            an array with the mean of all replicas' arrays.
         like: An array with the shape and the type of the gradients; it is not changed.
     """
 
@@ -67,7 +68,7 @@ class ArrayExchange(GradientExchange):
         self._gradients = self._average(self._gradients)
 
     def fill(self, values: Sequence[float]) -> None:
-        """Set all elements to `values[0]`, the value of this process's one replica."""
+        """Set all elements of the array to `values[0]`, the value of this process's one replica."""
         self._gradients = self._like.copy()
         self._gradients.fill(values[0])
 

@@ -24,7 +24,8 @@ def plan_with_horovod(cluster: Cluster) -> List[Process]:
     port of that node with the index n.
 
     Args:
-        cluster: All nodes of the case. If there are several, each has an interface.
+        cluster: All nodes of the case. `interface` of a node is the network interface that its trainers use; it may be
+            empty only if there is one node, which then uses `lo`.
 
     Returns:
         The server, then the trainers in the order of their ranks.

@@ -153,10 +153,10 @@ class Runtime:
         return {}
 
     def trace(self, path: str) -> ContextManager[None]:
-        """Return a context in which the framework's own profiler records; it writes the file `path` on leaving.
+        """Return a context manager within which the framework's own profiler records.
 
-        The file is in Chrome's trace format (JSON), which Perfetto opens. Called in a separate process, never in
-        one that is measured.
+        On exit, it writes the file `path` in Chrome's trace format (JSON), which Perfetto opens. Called in a separate
+        process, never in one that is measured.
 
         Args:
             path: Absolute path of the file.

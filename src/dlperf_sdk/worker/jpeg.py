@@ -21,7 +21,8 @@ from dlperf_sdk.worker.request import Request
 class JpegImages(Dataset):
     """The images of a request's index as batches: `image` float32 and `label` int64 (B,).
 
-    `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc, normalized as in `normalize`.
+    For B samples, `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc. Its values
+    are the pixels minus ImageNet's mean, divided by ImageNet's standard deviation, per channel.
 
     Args:
         request: The case. The shape of its input `image` gives H and W.
@@ -68,9 +69,10 @@ class JpegImages(Dataset):
         return lay_out(batch, self.layout)
 
     def read(self, path: str, chance: random.Random) -> Any:
-        """Return one image's pixels, cropped, resized and mirrored: an RGB image or an array of (H, W, 3) bytes.
+        """Return one image, cropped, resized and mirrored: a Pillow image in RGB, or an array (H, W, 3) of uint8.
 
-        H and W are the model's. Any exception that this raises becomes a DataError of `batch`.
+        H and W are the height and width of the model's input `image`. Any exception that this raises becomes a
+        DataError of `batch`.
 
         Args:
             path: Path of the JPEG.

@@ -57,7 +57,7 @@ class Dataset:
 
 
 class TokenArrays(Dataset):
-    """The arrays of `text`: sequences that were tokenized and masked when the data was prepared.
+    """The arrays of the data source `text`: sequences that were tokenized and masked when the data was prepared.
 
     Args:
         request: The case.
@@ -177,7 +177,7 @@ class Loader(BatchFeed):
         self._batches: Iterator[Any] = iter(self.open(dataset, Draws(request, replica), request))
 
     def count_prefetched(self) -> int:
-        """Return the number of batches that the loaders may hold ready: by default, `PREFETCH` per loader."""
+        """Return the number of batches that the loaders may hold ready: by default, `PREFETCH` (2) per loader."""
         return self.workers * PREFETCH
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
@@ -211,7 +211,8 @@ class Loader(BatchFeed):
 class ThreadLoader(Loader):
     """A loader whose parallel loaders are threads: Pillow and NumPy release the interpreter's lock.
 
-    It serves frameworks that have no loader, or whose loader's processes cannot be forked or outlive a killed worker.
+    It serves frameworks without a loader of their own, and frameworks whose loader processes cannot be forked, or
+    outlive a killed worker.
     Batches are dicts of NumPy arrays, by the input's name.
     """
 

@@ -18,8 +18,9 @@ def measure(
 ) -> Dict[str, Any]:
     """Run one repeat (canonical steps, warm-up, the measured window), and return what was measured, for the record.
 
-    The window holds the fetching of the batch, the step, and one or two readings of the clock. The device is
-    synchronized at the window's edges only. Losses, labels and parameters are read when the clock has stopped.
+    For each of its steps, the window contains the fetching of the batch, the step, and a few readings of the clock.
+    The device is synchronized at the window's edges only. Losses, labels and parameters are read when the
+    clock has stopped.
 
     Args:
         runtime: The started runtime.

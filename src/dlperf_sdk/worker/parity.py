@@ -24,8 +24,8 @@ def follow(
     """Take the steps of a parity run, and return losses, fingerprints and digests of this process's replicas.
 
     The run takes `canonical_steps` steps that update the parameters; steps that a loss scaler skips are not counted.
-    Until the first counted step, the batch is the canonical batch. The other steps take batches of the data source,
-    as the measured window does. The data source `synthetic` gives the canonical batch again.
+    The steps up to the first counted one, which it includes, train on the canonical batch. Later steps take batches of
+    the data source, as the measured window does. The data source `synthetic` gives the canonical batch again.
 
     Args:
         runtime: The started runtime.
@@ -41,9 +41,10 @@ def follow(
         - `index`: the replica's global index;
         - `losses`: one number per counted step;
         - `digest`: the SHA-256 of the final parameters, in hexadecimal;
-        - `updates` and `running_means`: for each parameter and each batch norm's running mean, by name, the fingerprint
-          (`canonical.fingerprint`) of its change in the first counted step, or of its value after that step. Both are
-          empty except for the first two replicas of the case.
+        - `updates`, a dict: name of each parameter → the fingerprint (`canonical.fingerprint`) of its change in the
+          first counted step;
+        - `running_means`, a dict: name of each batch norm's running mean → the fingerprint of its value after that
+          step. Both dicts are empty except for the first two replicas of the case.
 
     Raises:
         RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` steps.

@@ -140,7 +140,9 @@ PARTS = {"whole": Part, "input": Input, "communication": Communication, "trainin
 
 
 def open_part(task: "Task") -> Part:
-    """Return the part of a training step that the task's request names; its `task` is what the loop measures.
+    """Return the part of a training step that the task's request names.
+
+    The attribute `task` of the part contains the trainer whose `step` is this part, for the measuring loop.
 
     Args:
         task: The started runtime, and the trainer of the whole step. The part `communication` may take steps with this

@@ -42,7 +42,7 @@ class Cluster(NamedTuple):
     device: str
     """The kind of device: `cpu`, `cuda`, …"""
     strategy: str
-    """The gradient synchronization."""
+    """Name of the strategy by which gradients are synchronized."""
     options: Mapping[str, Any] = {}
     """The options of the framework's plugin, such as how many devices a process owns."""
 
@@ -221,11 +221,11 @@ def process_from(plain: Mapping[str, Any]) -> Process:
     """Return the process that a JSON object describes.
 
     Args:
-        plain: The fields of `Process` by name, with lists in place of tuples. `devices` and `replicas` are required,
-            other fields with a default are not.
+        plain: The fields of `Process` by name, with lists in place of tuples. `rank`, `target` and `feeds` may be
+            missing; they are then None.
 
     Raises:
         KeyError: `devices` or `replicas` is missing.
-        TypeError: Another required field is missing, or a field is unknown.
+        TypeError: `role`, `node` or `variables` is missing, or a field is unknown.
     """
     return Process(**dict(plain, devices=tuple(plain["devices"]), replicas=tuple(plain["replicas"])))

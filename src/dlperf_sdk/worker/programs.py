@@ -26,7 +26,7 @@ LOSSES = ("losses", "warmup_losses", "canonical_losses", "audit_losses")
 
 
 class Task(NamedTuple):
-    """What a program works with: a runtime that was started, and a trainer that was built."""
+    """Input of a program: a runtime that was started, a trainer that was built, and their case."""
 
     runtime: Runtime
     trainer: Trainer

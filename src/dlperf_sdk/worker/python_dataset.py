@@ -34,7 +34,8 @@ class GeneratorFeed(BatchFeed):
     A framework's subclass implements `open`. It overrides `count_workers` if several generators run at a time.
 
     Args:
-        generate: Function that returns an endless iterator over one replica's batches.
+        generate: Function of no arguments that returns an endless iterator over one replica's batches, dicts of NumPy
+            arrays by the input's name.
         request: The case.
     """
 
@@ -62,11 +63,12 @@ class GeneratorFeed(BatchFeed):
     def open(self, generate: Generator, request: Request) -> Iterable[Any]:
         """Start the framework's dataset over a generator, and return an iterable of the batches that it loads.
 
-        Each of `workers` loaders has its own generator, and prefetches up to `PREFETCH` batches.
+        The dataset has as many loaders as `count_workers` returned, a number in the attribute `workers`. Each loader
+        has its own generator, and prefetches up to `PREFETCH` (2) batches.
 
         Args:
-            generate: Function that returns an endless iterator over one replica's batches, dicts of NumPy arrays by the
-                input's name. Each loader calls it once.
+            generate: Function of no arguments that returns an endless iterator over one replica's batches, dicts of
+                NumPy arrays by the input's name. Each loader calls it once.
             request: The case.
 
         Returns:

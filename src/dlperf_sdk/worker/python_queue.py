@@ -14,7 +14,7 @@ from dlperf_sdk.worker.request import Request
 
 
 class QueueFeed(BatchFeed):
-    """A feed of copies of one batch, which a thread makes and puts into a queue of `PREFETCH` batches.
+    """A feed of copies of one batch, which a thread makes and puts into a queue of `PREFETCH` (2) batches.
 
     The thread shares the interpreter's lock with the training loop. It ends after `close`, or with the process.
     `next()` waits for a batch, a dict of NumPy arrays by the input's name, and raises the exception with which the

@@ -134,7 +134,7 @@ class Request(NamedTuple):
         return dict(self._asdict())
 
     def cluster(self, known: Mapping[str, Mapping[str, Any]]) -> Cluster:
-        """Return the case's nodes, with placeholders such as `<host of node 3>` for everything that is not known.
+        """Return the case's cluster, with placeholders such as `<host of node 3>` for everything that is not known.
 
         Args:
             known: Number of a node as text, such as `"0"` → its fields that are known, by name (`host`, `ports`,

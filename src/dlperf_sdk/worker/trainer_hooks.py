@@ -32,12 +32,14 @@ class TrainerHooks(Trainer):
     # Hooks of a model's trainer.
 
     def build(self, options: Mapping[str, Any]) -> Any:
-        """Return the framework's network for the model's options.
-
-        Its trainable parameters have the names in the manifest, `Request.parameters`.
+        """Build the model's network, whose trainable parameters have the names in the manifest, `Request.parameters`.
 
         Args:
             options: The model's options by name, `Request.model_options`.
+
+        Returns:
+            The network, in the form that the framework's trainer takes, such as a `torch.nn.Module`. The method
+            `outputs` gets this network.
         """
         raise NotImplementedError("a model's trainer implements build()")
 
@@ -45,7 +47,7 @@ class TrainerHooks(Trainer):
         """Compute the logits of one replica's micro-batch.
 
         Args:
-            network: This model's network, or what the framework's trainer wrapped or compiled it to.
+            network: The network that `build` returned, possibly wrapped or compiled by the framework's trainer.
             batch: The model's inputs by name, on the device.
 
         Returns:
@@ -57,7 +59,8 @@ class TrainerHooks(Trainer):
         """Return the loss of one replica's micro-batch, a scalar on the device: the mean over its samples.
 
         Args:
-            outputs: What `outputs` returned for the micro-batch; a framework's trainer may convert it to float32 first.
+            outputs: The arrays that `outputs` returned for the micro-batch, one per head of the model. A framework's
+                trainer may convert them to float32 first.
             batch: The model's inputs by name, on the device.
         """
         raise NotImplementedError("a model's trainer implements loss()")
@@ -164,7 +167,7 @@ class TrainerHooks(Trainer):
         """Compute the loss of a micro-batch in the precision of the request.
 
         Args:
-            piece: One of the parts that `micro_batches` returned.
+            piece: One of the micro-batches that `micro_batches` returned.
 
         Returns:
             The loss, a scalar with a method `backward()`, before `scale_loss`.
@@ -182,9 +185,9 @@ class TrainerHooks(Trainer):
         return loss if self.loss_scale == 1 else loss * self.loss_scale
 
     def defer_synchronization(self) -> ContextManager[Any]:
-        """Return a context in which backward passes do not synchronize gradients with other replicas.
+        """Return a context manager within which backward passes do not synchronize gradients with other replicas.
 
-        By default the context does nothing, which is right for a framework whose `update` synchronizes the gradients.
+        By default it does nothing, which is right for a framework whose `update` synchronizes the gradients.
         """
         return contextlib.nullcontext()
 
@@ -193,7 +196,7 @@ class TrainerHooks(Trainer):
 
         The order is:
 
-        1. Average the gradients over the replicas, unless `backward` has done so.
+        1. Average the gradients over the replicas, unless the backward passes have done so.
         2. Divide them by the loss scale.
         3. Clip their global norm to the optimizer's `clip_norm`, unless that is None or absent.
         4. Update the weights. If the precision uses a loss scaler and a gradient is not finite, update nothing and add
@@ -249,10 +252,10 @@ class TrainerHooks(Trainer):
     def widen(self, value: Any) -> Any:
         """Return an output in float64: an array with the operators `-` and `**` and the method `sum()`.
 
-        By default it is a NumPy array.
+        By default, convert `value` to a NumPy array.
 
         Args:
-            value: One entry of what `outputs_and_references` returned.
+            value: One entry of the outputs or references that `outputs_and_references` returned.
         """
         return numpy.asarray(value, numpy.float64)
 

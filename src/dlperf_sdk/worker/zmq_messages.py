@@ -78,7 +78,9 @@ def _describe(arrays: Mapping[str, numpy.ndarray]) -> List[List[Any]]:
 
 
 def pack(batch: Batch) -> List[Any]:
-    """Return the frames of the message for a batch: a header in JSON as bytes, then each NumPy array.
+    """Return the frames of the message for a batch: a header in JSON as bytes, then a NumPy array per input.
+
+    The arrays are in the order of `batch.arrays`, and the header has their names, data types and shapes.
 
     An array is copied only if it is not contiguous.
     """

@@ -145,12 +145,13 @@ def choose(
         gpus: All GPUs, as `list_gpus` returns them.
         holders: UUID of each busy GPU → the processes that use its memory.
         on_busy: What to do if there are too few idle GPUs. `note` adds the busy GPUs whose holders use the least
-            memory; `wait` and `refuse` choose no GPU. In each case the message names the holders of busy GPUs.
+            memory; `wait` and `refuse` choose no GPU.
         variable: The value of `CUDA_VISIBLE_DEVICES`; None if it is not set.
 
     Returns:
-        The choice. Its UUIDs are in the order of `variable`, or of `gpus` without it; there are none if the node has
-        too few GPUs, or too few idle ones under `wait` and `refuse`.
+        The choice. Its `uuids` are in the order of `variable`, or of `gpus` without it; there are none if the node has
+        too few GPUs, or too few idle ones under `wait` and `refuse`. Its `message` says how many GPUs are missing, and
+        names the processes that hold busy GPUs; it is empty if idle GPUs sufficed.
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:

@@ -9,8 +9,8 @@ class Sampler:
     """Sampler of the node's GPUs: energy, power, utilization, memory, clock, temperature, throttling, processes.
 
     `processes` is the number of processes that compute on the GPU: 1 for a worker alone, if the driver lets this
-    node see it. `throttled` and `power-capped` are 1 while the driver names such a reason, else 0. `throttled`
-    covers heat, hardware slowdowns and power brakes. A power cap is what limits most GPUs under full load.
+    node see it. `throttled` is 1 while heat, a hardware slowdown or a power brake lowers the GPU's clocks, else 0.
+    `power-capped` is 1 while the GPU's power limit lowers them, as is usual under full load, else 0.
 
     Args:
         devices: Identifiers of the node's devices; those that are no UUID of a GPU are left out.
