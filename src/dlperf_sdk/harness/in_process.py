@@ -195,6 +195,7 @@ def summarize_traced_steps(
 
     Raises:
         ValueError: the plugin declares no profiler.
+        Unsupported: the plugin's runtime has no profiler.
         DocumentError: the trace is not in Chrome's format, or has no event of work.
     """
     import gzip

@@ -106,8 +106,8 @@ class ResultDatabase(Store):
     def upload(self, result: Result, version: Version) -> None:
         """Write a result, completely or not at all.
 
-        If the database has the result already, it keeps the version whose file was changed last. After a lost
-        connection, the upload is tried again with a new one.
+        If the database has the result already, it keeps the version whose file was changed last. If the connection is
+        lost, the upload is tried again over a new connection.
 
         Args:
             result: The result.

@@ -12,7 +12,7 @@ the framework."""
 
 
 def horovod_build(device: str, variables: Mapping[str, str], programs: tuple[str, ...] = ()) -> SourceBuild:
-    """Return how Horovod is built from source, since it has no wheels: with gloo, and on GPUs also with NCCL.
+    """Return the build of Horovod from source, since it has no wheels: with gloo, and on GPUs also with NCCL.
 
     Args:
         device: The kind of device, such as `cpu` or `cuda`; all but `cpu` get NCCL.

@@ -143,9 +143,10 @@ class Model(ABC):
         """
 
     def data_sources(self, options: Any) -> frozenset[str]:
-        """Return the names of the data sources that can feed the model.
+        """Return the names of the data sources that can feed the model, such as `synthetic` and `images`.
 
-        A source fits if it provides the model's inputs, and the model has the option that the source needs, if any.
+        A source can feed the model if it provides the model's inputs, and the model has the option that the source
+        needs, if it needs one.
 
         Args:
             options: The model's options, an instance of its class attribute `Options`.

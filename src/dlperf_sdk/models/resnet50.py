@@ -155,7 +155,9 @@ class ResNet50(Model):
         )
 
     def inputs(self, options: ResNet50Options) -> tuple[Input, ...]:
-        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and `label`, the class.
+        """Return `image`, (3, height, width), normalized to mean 0 and standard deviation 1; and the scalar `label`.
+
+        A label is the number of a class, counted from 0.
 
         `options` holds the model's options.
         """

@@ -31,7 +31,7 @@ class CacheEntry:
 
 
 def directory() -> Path | None:
-    """Return the cache's folder, and create it if it is missing; None if it cannot be created, or is not private.
+    """Return the cache's directory, and create it if it is missing; None if it cannot be created, or is not private.
 
     It is `parity` in DLPERF_CACHE_DIR, or else in the user's cache. It must belong to this user and not be
     writable by others: whoever could write there could forge evidence.

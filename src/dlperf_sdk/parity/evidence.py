@@ -78,7 +78,7 @@ def plan_parity_run(
         registry: The plugins.
         on_progress: Called with a line of text about the run or the cached evidence.
         reference_case: Name of the case in the model's reference.
-        use_cache: True to accept the evidence of an earlier run.
+        use_cache: True to accept evidence of an earlier run from the cache, unless it fails the comparison.
 
     Returns:
         The run; or a `Parity` with one of these outcomes: `pass` from the cached evidence of an earlier run;
@@ -124,11 +124,12 @@ def plan_parity_run(
 def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None, None]) -> Parity:
     """Read the events of a parity run that was launched on its own, and return its evidence.
 
-    The stream is closed at the end. Evidence that may serve other runs is stored in the cache.
+    At the end, `events` is closed. The evidence is stored in the cache if `run.cacheable` is True and the outcome is
+    not `fail`.
 
     Args:
         run: The run.
-        events: The events of its launch, up to `ended`.
+        events: The events of the run's launch, as dicts, up to the event `ended`.
 
     Returns:
         The evidence: the outcome of the comparison with the reference, or `fail` if a worker crashed, exceeded a

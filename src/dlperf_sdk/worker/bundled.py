@@ -45,13 +45,14 @@ def contains(bundle: str, name: str) -> bool:
 
 
 def unpack(bundle: str, scratch: str) -> str:
-    """Unpack the bundle, a zip archive, into the directory `scratch`/bundle, and return that directory.
+    """Unpack a bundle that is a zip archive into a subdirectory of `scratch`, and return the subdirectory's path.
 
-    A bundle that is a directory is returned as it is. Files that exist are overwritten.
+    If the bundle is a directory, nothing is unpacked, and its own path is returned.
 
     Args:
         bundle: Path of the archive or directory.
-        scratch: Path of the directory in which `bundle` is created.
+        scratch: Path of the directory whose subdirectory is named `bundle`. Both are created if they are missing; files
+            in the subdirectory are overwritten.
 
     Raises:
         OSError: The bundle does not exist or cannot be read, or a file cannot be written.

@@ -53,8 +53,8 @@ def batch_of(request: "Request", replica: int) -> Dict[str, numpy.ndarray]:
     """Return the canonical batch of one replica: input name → C-contiguous (batch size, …) array of the input's dtype.
 
     Every replica has its own shard, so that replicas which are not synchronized get different weights. In the
-    parity program, replica r has shard r mod `PARITY_SHARDS`: with two shards, one reference trajectory is valid for
-    every even number of replicas.
+    parity program, replica r has shard r mod `PARITY_SHARDS` (2): with two shards, one reference trajectory is valid
+    for every even number of replicas.
 
     Args:
         request: The case; its inputs, batch size, seed and program are used.

@@ -14,7 +14,7 @@ def list_case_processes(processes: str, batch_sender: Optional[str], cluster: Cl
     Args:
         processes: `module:attribute` of the plugin's function, which lists the processes of a cluster.
         batch_sender: `module:function` that a sender calls; None if the data source has no senders.
-        cluster: All nodes of the case; each has as many ports as `processes.port_count` returns.
+        cluster: All nodes of the case; each has three ports per device and four more, as `processes.port_count` counts.
 
     Returns:
         The plugin's processes in its order, then the senders in the order of the replicas of these processes.

@@ -147,8 +147,8 @@ class Runtime:
         """Return observed facts for the record as JSON values; called after the program has run.
 
         Returns:
-            A dict with at least `framework_version`, and further facts on devices, libraries, threads and transport. By
-            default, empty.
+            A dict with at least `framework_version`, and further facts on devices, libraries, threads and transport.
+            The base class returns an empty dict.
         """
         return {}
 
@@ -339,7 +339,8 @@ class Trainer:
             batch: A batch that `canonical_batch` returned or `batches` yielded.
 
         Returns:
-            A step with the handle of the labels and the number of samples; its loss is None.
+            A step with the handle of the labels and the number of samples of all replicas of this process; its loss is
+            None.
 
         Raises:
             Unsupported: By default. The trainer has no labels, or the input is part of the framework's graph.
@@ -388,6 +389,6 @@ class Trainer:
 
         Returns:
             A dict: `precision`, `compiler`, `layout`, `strategy` and further facts. Settings that cannot be observed
-            are absent. By default, empty.
+            are absent. The base class returns an empty dict.
         """
         return {}

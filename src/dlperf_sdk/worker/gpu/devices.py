@@ -66,8 +66,8 @@ def visible(kind: str, identifiers: Sequence[str]) -> Dict[str, str]:
         identifiers: Identifiers of the worker's devices, UUIDs for `cuda`.
 
     Returns:
-        For `cuda`, name → value of `CUDA_VISIBLE_DEVICES`, with the identifiers in the same order, and of
-        `CUDA_DEVICE_ORDER`.
+        For `cuda`, a dict of two variables: `CUDA_VISIBLE_DEVICES`, the identifiers in the given order, separated by
+        commas; and `CUDA_DEVICE_ORDER`, which is `PCI_BUS_ID`.
     """
     if kind != "cuda":
         return {}
