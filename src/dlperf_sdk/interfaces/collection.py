@@ -71,8 +71,8 @@ class Figures:
         Raises:
             UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
                 figure.
-            UsageError: no figure meets the conditions, or several do. If several do, the message names the fields
-                in which they differ.
+            UsageError: no figure meets the conditions; or several do, and the message names the fields in which they
+                differ.
         """
         selected = self.filter(**conditions).figures
         if len(selected) == 1:

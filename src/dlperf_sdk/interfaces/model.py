@@ -135,7 +135,7 @@ class Model(ABC):
 
     @abstractmethod
     def optimizer(self, options: Any, global_batch_size: int) -> Optimizer:
-        """Return the optimizer and its hyper-parameters, as published for a global batch size.
+        """Return the optimizer and its hyper-parameters for a global batch size.
 
         Args:
             options: The model's options, an instance of its class attribute `Options`.

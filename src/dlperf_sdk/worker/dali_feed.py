@@ -21,10 +21,9 @@ class DaliImages(BatchFeed):
     """An endless iterator over one replica's batches of JPEGs.
 
     A batch of B samples is a dict of NumPy arrays: `image`, float32 (B, 3, H, W) in the layout nchw and (B, H, W, 3) in
-    nhwc, the pixels minus ImageNet's mean, divided by its standard deviation, per channel; and `label`, int64 (B,). The
-    shape of the model's input `image` gives H and W. `data.draws` defines the samples and their order. The framework's
-    option `loader_workers` is the number of DALI's threads. `next()` raises DataError if an image cannot be read or
-    decoded.
+    nhwc, normalized with ImageNet's mean and standard deviation of each channel; and `label`, int64 (B,). The shape of
+    the model's input `image` gives H and W. `data.draws` defines the samples and their order. The framework's option
+    `loader_workers` is the number of DALI's threads. `next()` raises DataError if an image cannot be read or decoded.
 
     Args:
         request: The case.

@@ -21,8 +21,8 @@ from dlperf_sdk.worker.request import Request
 class JpegImages(Dataset):
     """The images of a request's index as batches: `image` float32 and `label` int64 (B,).
 
-    For B samples, `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc. Its values
-    are the pixels minus ImageNet's mean, divided by ImageNet's standard deviation, per channel.
+    For B samples, `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc, normalized with ImageNet's mean
+    and standard deviation of each channel.
 
     Args:
         request: The case. The shape of its input `image` gives H and W.

@@ -212,8 +212,7 @@ class ThreadLoader(Loader):
     """A loader whose parallel loaders are threads: Pillow and NumPy release the interpreter's lock.
 
     It serves frameworks without a loader of their own, and frameworks whose loader processes cannot be forked, or
-    outlive a killed worker.
-    Batches are dicts of NumPy arrays, by the input's name.
+    outlive a killed worker. Batches are dicts of NumPy arrays, by the input's name.
     """
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterator[Any]:

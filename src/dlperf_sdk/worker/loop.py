@@ -19,8 +19,8 @@ def measure(
     """Run one repeat (canonical steps, warm-up, the measured window), and return what was measured, for the record.
 
     For each of its steps, the window contains the fetching of the batch, the step, and a few readings of the clock.
-    The device is synchronized at the window's edges only. Losses, labels and parameters are read when the
-    clock has stopped.
+    The device is synchronized at the window's edges only. Losses, labels and parameters are read when the clock
+    has stopped.
 
     Args:
         runtime: The started runtime.

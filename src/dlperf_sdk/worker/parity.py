@@ -24,8 +24,8 @@ def follow(
     """Take the steps of a parity run, and return losses, fingerprints and digests of this process's replicas.
 
     The run takes `canonical_steps` steps that update the parameters; steps that a loss scaler skips are not counted.
-    The steps up to the first counted one, which it includes, train on the canonical batch. Later steps take batches of
-    the data source, as the measured window does. The data source `synthetic` gives the canonical batch again.
+    All steps up to and including the first counted one train on the canonical batch. Later steps take batches of the
+    data source, as the measured window does. The data source `synthetic` gives the canonical batch again.
 
     Args:
         runtime: The started runtime.

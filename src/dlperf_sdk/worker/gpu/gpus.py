@@ -150,8 +150,8 @@ def choose(
 
     Returns:
         The choice. Its `uuids` are in the order of `variable`, or of `gpus` without it; there are none if the node has
-        too few GPUs, or too few idle ones under `wait` and `refuse`. Its `message` says how many GPUs are missing, and
-        names the processes that hold busy GPUs; it is empty if idle GPUs sufficed.
+        too few GPUs, or too few idle ones under `wait` and `refuse`. Its `message` is empty if idle GPUs sufficed;
+        otherwise it has sentences about the missing GPUs, about the processes that hold busy GPUs, or both.
     """
     candidates = visible(gpus, variable)
     if len(candidates) < count:
