@@ -30,8 +30,8 @@ def distance(actual: Fingerprint, expected: Fingerprint, usual: float = 0.0) -> 
     """Estimate ‖a - b‖ / ‖b‖ of two arrays from their fingerprints, where a is `actual` and b is `expected`.
 
     The root mean square of the differences of the eight products has the expectation ‖a - b‖, and is within a
-    factor of two of it in 99 of 100 cases. The difference of the two norms is a lower bound. The larger of both
-    is used.
+    factor of two of it in 99 of 100 cases. The difference of the two norms is a lower bound. The larger of these two
+    values is used.
 
     Args:
         actual: The fingerprint of a: its 2-norm, then its products with eight vectors of signs.

@@ -136,7 +136,8 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
         deadline or wrote an invalid record.
 
     Raises:
-        RunFailed: the run ended for a reason that ends the case as well: out of memory, no device, interrupted, ….
+        RunFailed: the run ended for a reason that ends the case as well, such as `out-of-memory`, `unavailable` or
+            `interrupted`: any kind of failure but `crashed`, `timeout` and `invalid-record`.
     """
     attempt: dict[str, Any] = {}
     logs: list[Mapping[str, Any]] = []
@@ -168,7 +169,8 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
         deadline or wrote an invalid record.
 
     Raises:
-        RunFailed: the attempt failed for a reason that ends the case as well: out of memory, no device, ….
+        RunFailed: the attempt failed for a reason that ends the case as well, such as `out-of-memory` or
+            `unavailable`: any kind of failure but `crashed`, `timeout` and `invalid-record`.
     """
     logs = attempt.get("logs") or []
     try:

@@ -18,7 +18,7 @@ def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
 
 
 class Account:
-    """The comparison of the labels that steps have used with the labels that were due, for one process.
+    """The comparison of the labels that steps have used with the labels that they should have used, for one process.
 
     `compared` is the number of compared steps, and `samples` the number of samples in them, of all replicas of the
     process together. Both are 0 at first.
@@ -31,8 +31,8 @@ class Account:
         self.compared = 0
         self.samples = 0
         self.unexpected: List[List[int]] = [[] for _ in range(replicas)]
-        """A list per replica, in the order of the process's replicas: the indexes, counted from 0, of the steps whose
-        labels were not those that were due."""
+        """A list per replica, in the order of the process's replicas: the indexes, counted from 0, of the steps with
+        wrong labels."""
 
     def of_replica(self, index: int) -> Dict[str, Any]:
         """Return the comparison of labels for one replica, as the field `batches` of the record has it.

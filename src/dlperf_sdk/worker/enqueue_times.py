@@ -66,7 +66,7 @@ def is_asynchronous(times: Times) -> bool:
 
     Args:
         times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; `device` in seconds, None
-            without a device's clock; and `steps`, their number.
+            without a device's clock; and `steps`, the number of steps.
     """
     return remaining_seconds(times) * int(times["steps"]) >= LEFT * total_seconds(times)
 
@@ -90,7 +90,8 @@ def was_done_at_once(times: Times) -> bool:
     A step's time is `total_seconds` divided by `steps`.
 
     Args:
-        times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `steps`, their number.
+        times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `steps`, the number of
+            steps.
     """
     return (total_seconds(times) - float(times["enqueue"])) * int(times["steps"]) <= DONE * total_seconds(
         times
@@ -106,7 +107,7 @@ def is_plausible(clock: str, times: Times) -> bool:
     Args:
         clock: `Runtime.clock`: "blocking", "lagged" or "event".
         times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; `device` in seconds, None
-            without a device's clock; and `steps`, their number.
+            without a device's clock; and `steps`, the number of steps.
     """
     if clock == "blocking":
         return was_done_at_once(times)

@@ -106,9 +106,9 @@ def inspect_buffers(
         replicas_of_process: Number of replicas of this process.
 
     Returns:
-        A list with a dict per replica, in the order of the process's replicas: `buffers`, their number; `elements` and
-        `bytes`, the sums over all buffers; and `differing`, the names of the buffers with an element that is NaN, or
-        deviates from the mean of `value_of` over all replicas by more than the fraction `TOLERANCE`.
+        A list with a dict per replica, in the order of the process's replicas: `buffers`, the number of buffers;
+        `elements` and `bytes`, the sums over all buffers; and `differing`, the names of the buffers with an element
+        that is NaN, or deviates from the mean of `value_of` over all replicas by more than the fraction `TOLERANCE`.
     """
     mean = _mean_value(replicas)
     accounts = []

@@ -29,9 +29,9 @@ class Part:
     def exchanged(self) -> Optional[List[Dict[str, Any]]]:
         """Return accounts of the gradient buffers after the window; None for a part without an exchange.
 
-        There is one account per replica of this process, in their order: a dict with `buffers`, their number;
-        `elements` and `bytes` of all of them; and `differing`, the names of the buffers that do not hold the mean of
-        all replicas' values.
+        There is one account per replica of this process, in their order: a dict with `buffers`, the number of
+        buffers; `elements` and `bytes`, the sums over all buffers; and `differing`, the names of the buffers that do
+        not hold the mean of all replicas' values.
         """
         return None
 
@@ -103,8 +103,8 @@ class Communication(Part):
     def exchanged(self) -> List[Dict[str, Any]]:
         """Return accounts of the gradient buffers after the window, one per replica of this process, in their order.
 
-        An account is a dict: `buffers`, their number; `elements` and `bytes` of all of them; and `differing`, the
-        names of the buffers that do not hold the mean of all replicas' values.
+        An account is a dict: `buffers`, the number of buffers; `elements` and `bytes`, the sums over all buffers; and
+        `differing`, the names of the buffers that do not hold the mean of all replicas' values.
         """
         task = self._task
         return inspect_buffers(self._exchange, task.cluster.world_size, len(task.process.replicas))

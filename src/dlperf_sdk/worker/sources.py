@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Source(NamedTuple):
-    """One data source: a function that opens it, and one that computes the labels that are due."""
+    """One data source: a function that opens it, and one that computes the labels that its batches should have."""
 
     open: Callable[["BaseTrainer"], Iterator[Any]]
     """Returns a trainer's batches, on its devices and as `Trainer.step` takes them, without end."""

@@ -36,13 +36,13 @@ def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
     """Compare a replica's checksums at the two edges of the window.
 
     Args:
-        before: What `checksums` returned for the replica at the first edge.
-        after: What `checksums` returned for the replica at the last edge.
+        before: The replica's checksums at the first edge, as `checksums` returns them.
+        after: The replica's checksums at the last edge, as `checksums` returns them.
 
     Returns:
         A dict from each kind of tensor (`parameters`, `moments`, `running-means`) to a dict: `tensors`, the number of
-        such tensors; `zeros`, the names of those that are zero at both edges; and `unchanged`, the names of others
-        whose checksums are equal at both edges.
+        such tensors; `zeros`, the names of the tensors that are zero at both edges; and `unchanged`, the names of the
+        other tensors whose checksums are equal at both edges.
     """
     changes = {}
     for kind, tensors in before.items():
