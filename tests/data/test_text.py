@@ -150,7 +150,7 @@ def test_sequences_have_berts_format(tmp_path):
     assert {what for what, _, _ in observed} == {
         "reading text",
         "making a vocabulary",
-        "tokenising text",
+        "tokenizing text",
         "masking sequences",
     }
     assert all(0 <= done <= total for _, done, total in observed)

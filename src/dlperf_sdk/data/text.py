@@ -38,7 +38,7 @@ _COUNTS = ("samples", "documents", "tokens", "vocabulary_size")
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _BATCH = 4096
-"""Sentences that are tokenised, or sequences that are written, between two reports of progress."""
+"""Sentences that are tokenized, or sequences that are written, between two reports of progress."""
 
 
 def split(text: str) -> Iterator[list[str]]:
@@ -115,7 +115,7 @@ def tokenize(
     flat = [(number, sentence) for number, sentences in enumerate(texts) for sentence in sentences]
     documents: list[list[array[int]]] = [[] for _ in texts]
     for begin in range(0, len(flat), _BATCH):
-        on_progress("tokenising text", begin, len(flat))
+        on_progress("tokenizing text", begin, len(flat))
         part = flat[begin : begin + _BATCH]
         encoded = wordpiece.encode(tokenizer, [sentence for _, sentence in part])
         for (number, _), tokens in zip(part, encoded, strict=True):
