@@ -42,7 +42,7 @@ class Locked(Exception):
 
 @contextmanager
 def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -> Iterator[int]:
-    """Hold a lock on a file while the context lasts; the value of the context is the descriptor that holds the lock.
+    """Return a context manager in which this process holds a lock on a file; its value is the file descriptor.
 
     The file is created if it does not exist, and stays afterwards.
 

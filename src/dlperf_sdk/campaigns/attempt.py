@@ -17,14 +17,14 @@ from dlperf_sdk.results.records import Repeat
 def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
     """Measure one repeat of a case, and write the attempt to the journal, which updates `progress`.
 
-    Before the attempt, the controller rests and waits for an idle machine, as long as the campaign's settings say. The
-    journal's entry has a note if other processes used the machine or its devices. An attempt that the session's time
-    limit ended is withdrawn: it is no failure of the case, and is taken again after a resume.
+    Before the attempt, the function waits for the settings' `cooldown`, and then at most `quiet_wait` seconds until
+    the machine is idle. The journal's entry has a note if other processes used the machine or its devices. An attempt
+    that the session's time limit ended is withdrawn: it is no failure of the case, and is taken again after a resume.
 
     Args:
         session: State of the campaign's session, which writes the journal.
         progress: Progress of the case.
-        case: The case, begun and prepared; it gets the repeat or the failure.
+        case: The case, begun and prepared; the repeat or the failure is recorded in it.
 
     Raises:
         StoreError: the journal or the store cannot be written.

@@ -127,8 +127,8 @@ class Excluded:
 class Campaign:
     """Cases and settings for their execution, made by `make_campaign`, or from a file by `file.load_campaign`.
 
-    Iteration yields the fields of each case that is not excluded, with its block and its `FILE:LINE`, which is
-    empty if the campaign was made in Python.
+    Iteration yields (fields, block, location) for each case that is not excluded: the fields of its run spec, the
+    block that it comes from, and its `FILE:LINE`, which is empty if the campaign was made in Python.
     """
 
     name: str
@@ -321,7 +321,7 @@ def make_campaign(cases: Matrix | Campaign, **settings: Any) -> Campaign:
 
     Raises:
         UnknownName: there is no such setting, or no such kind of failure in `retry`.
-        SpecError: `cases` is something else.
+        SpecError: `cases` is neither a matrix nor a campaign.
     """
     known = [field.name for field in attrs.fields(Settings)]
     for name in settings:

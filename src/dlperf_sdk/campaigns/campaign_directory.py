@@ -70,10 +70,10 @@ class CampaignDirectory:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Return a context in which this process holds the campaign's lock, as its only controller.
+        """Return a context manager in which this process holds the campaign's lock, as its only controller.
 
         Raises:
-            StoreError: another controller holds the lock, or it cannot be created.
+            StoreError: another controller holds the lock, or the file `lock` cannot be created.
         """
         with journal.lock(self.path / "lock"):
             yield

@@ -64,7 +64,8 @@ class CaseProgress:
     def conclusion(self) -> str:
         """The outcome of the case in a word.
 
-        `pending` until the case is concluded, `untrue` if it finished and an integrity verdict failed, else its status.
+        `pending` until the case is concluded, `untrue` if it finished and an integrity verdict failed, `ok` if it
+        finished and none failed, else the kind of its failure.
         """
         return "untrue" if self.status == "ok" and not self.ok else self.status or "pending"
 
@@ -209,7 +210,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     `failed`, which stands for every kind, is accepted and stays in the set unchanged.
 
     Raises:
-        UnknownName: A kind does not exist.
+        UnknownName: a kind does not exist.
     """
     wanted_kinds = frozenset(kinds)
     for kind in sorted(wanted_kinds):

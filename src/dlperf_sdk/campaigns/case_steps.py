@@ -121,12 +121,12 @@ def _environment_changes(case: Case, before: Mapping[str, Any]) -> Iterator[str]
 
 @contextmanager
 def record_own_failures(case: Case) -> Iterator[None]:
-    """Return a context in which a `UsageError` or a `PluginError` becomes the failure of the case.
+    """Return a context manager that suppresses a `UsageError` or a `PluginError`, and records it as a case's failure.
 
-    So the campaign's other cases continue.
+    So the campaign's other cases continue. Other exceptions pass.
 
     Args:
-        case: The case, which gets the failure.
+        case: The case. If it has a failure already, that one is kept.
 
     Raises:
         StoreError: the store cannot be written; later cases could not be written either.

@@ -52,8 +52,8 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
     Args:
         candidates: The cases of the candidate.
         baseline: What is different in the baseline. A mapping: fields to change in each case. A string: a spec
-            file, a campaign file or a preset with as many cases; the path of an interpreter or of an environment's
-            directory; or the name of a managed environment.
+            file, a campaign file or a preset with as many cases as the candidate; or the environment of all baselines:
+            the path of an interpreter or of an environment's directory, or the name of a managed environment.
 
     Raises:
         UsageError: the baseline does not fit the candidates, its file is invalid, or its path does not exist.
@@ -131,7 +131,7 @@ def is_interleaved(directory: CampaignDirectory) -> bool:
 
 
 def finished_pairs(directory: CampaignDirectory, unfinished: list[str]) -> Iterator[tuple[Result, Result]]:
-    """Yield the results of each pair that is concluded on both sides, baseline first.
+    """Yield (baseline, candidate), the results of each pair that is concluded on both sides, in the campaign's order.
 
     Args:
         directory: The directory of an interleaved campaign.

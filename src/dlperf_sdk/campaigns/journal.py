@@ -130,9 +130,10 @@ def _complete_length(descriptor: int) -> int:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Return a context in which this process holds the exclusive lock of a file, which is created if missing.
+    """Return a context manager in which this process holds the exclusive lock of a file, which is created if missing.
 
-    The operating system releases the lock when the process ends, however it ends. The file names process and host.
+    The operating system releases the lock when the process ends, however it ends. The file names the process that took
+    the lock last, and its host.
 
     Raises:
         StoreError: another process still holds the lock after `MOMENT` (1 s), or the file cannot be opened.

@@ -129,7 +129,7 @@ def describe_node_load(node: int, share: float, period: str) -> str:
 
     Args:
         node: Index of the node.
-        share: Fraction of the node's cores.
+        share: Fraction of the node's cores that other processes used, from 0 to 1.
         period: Start of the sentence, such as "During repeat 2".
     """
     return f"{period}, other processes used {100 * share:.0f} % of the cores of node {node}."
@@ -161,8 +161,8 @@ def describe_device_processes(node: int, device: str, count: int, period: str) -
 
     Args:
         node: Index of the node.
-        device: Identifier of the device.
-        count: Number of other processes.
+        device: Identifier of the device on the node.
+        count: Number of other processes that computed on the device, at least 1.
         period: Start of the sentence, such as "During repeat 2".
     """
     users = "another process" if count == 1 else f"{count} other processes"

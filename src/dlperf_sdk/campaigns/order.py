@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 
 
 def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -> list[str]:
-    """Return all cases in the order of one round: a permutation that depends only on the arguments.
+    """Return the ids of all cases in the random order in which one round takes a repeat of each.
+
+    Equal arguments give the same order.
 
     Args:
         ids: Ids of all cases, in the campaign's order.
-        seed: The campaign's seed.
+        seed: Seed of the random orders of all rounds.
         number: Number of the round, counted from 1.
-        adjacent: Size of the groups of consecutive cases that stay together. The groups are shuffled, and so are
-            the cases within each group.
+        adjacent: Size of the groups of consecutive `ids` that stay together; the last group may be smaller. The groups
+            are shuffled, and so are the cases within each group.
     """
     source = random.Random(f"dlperf-campaign {seed} {number}")  # noqa: S311 - an order, no secret
     groups = [list(ids[first : first + adjacent]) for first in range(0, len(ids), adjacent)]
@@ -27,17 +29,18 @@ def order_round(ids: Sequence[str], seed: int, number: int, adjacent: int = 1) -
 def choose_next_case(
     ids: Sequence[str], finished: Mapping[str, int], seed: int, interleave: bool, adjacent: int = 1
 ) -> str:
-    """Return the id of the case whose repeat is taken next.
+    """Return the id of the case of which a repeat is taken next.
 
-    With interleaving, it is the first case with the fewest finished repeats, in the order of the round that takes
-    its next repeat. Without interleaving, it is the first case that is not concluded, in the order of round 1.
+    With interleaving, round N takes repeat N of every case, in the order that `order_round` returns for N. The next
+    case is the first one in this order among the cases with the fewest finished repeats. Without interleaving, each
+    case is concluded before the next, in the order of round 1.
 
     Args:
         ids: Ids of all cases, in the campaign's order.
-        finished: Id → number of finished repeats, of each case that is not concluded; at least one case.
-        seed: The campaign's seed.
+        finished: Id of each case that is not concluded → number of its finished repeats; at least one case.
+        seed: Seed of the random orders of all rounds. Equal seeds give equal orders.
         interleave: True to take one repeat of every case before the next repeat of any.
-        adjacent: Size of the groups of consecutive cases that stay together in a round.
+        adjacent: Size of the groups of consecutive `ids` that stay together in each round; 1: no groups.
     """
     if not interleave:
         return next(id for id in order_round(ids, seed, 1, adjacent) if id in finished)

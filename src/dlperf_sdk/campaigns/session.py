@@ -52,11 +52,14 @@ class Session:
         return self.directory.settings
 
     def write(self, event: str, **details: Any) -> None:
-        """Append an entry to the journal, update the progress of its case, and call `watch` with the entry.
+        """Append an entry to the journal, update the progress of the case that it is about, and call `watch` with it.
+
+        `watch` gets the estimated seconds to the end of the campaign in addition, under the key `left`.
 
         Args:
             event: Kind of the entry, such as `attempt-ended`.
-            details: Further fields, as JSON values; `case` is the id of the case that the entry is about.
+            details: Further fields of the entry, as JSON values. If `case`, the id of a case, is among them, the
+                progress of this case is updated.
 
         Raises:
             StoreError: the entry cannot be written.
@@ -87,6 +90,6 @@ class Session:
         return failure is not None and failure.kind == "timeout" and self.is_over()
 
     def has_exhausted_retries(self, progress: CaseProgress) -> bool:
-        """Return True if a case has failed with any kind of failure more often than that kind may be retried."""
+        """Return True if a case has had more failures of some kind than the setting `retry` allows retries for it."""
         retry = self.settings.retry
         return any(count > retry.get(kind, 0) for kind, count in progress.failures.items())

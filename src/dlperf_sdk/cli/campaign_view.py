@@ -205,7 +205,17 @@ class CampaignLines:
 
 
 class CampaignDrawn(CampaignLines):
-    """Progress of a campaign on a terminal: permanent lines, and below them a live display while the context lasts."""
+    """Progress of a campaign on a terminal: permanent lines, and below them a live display.
+
+    As a context manager, it shows the live display on entry, and erases it on exit.
+
+    Args:
+        console: Console to print to.
+        directory: The campaign.
+
+    Raises:
+        StoreError: the campaign's journal cannot be read.
+    """
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
         super().__init__(console, directory)

@@ -49,7 +49,9 @@ _LARGEST_SUMMARY = 1_000_000
 
 @contextmanager
 def commands_stopped() -> Iterator[None]:
-    """Return a context in which GitHub Actions takes no printed line for a workflow command.
+    """Return a context manager in which GitHub Actions takes no printed line for a workflow command.
+
+    It writes a workflow command to standard output on entry, and another one on exit.
 
     Raises:
         UsageError: standard output cannot be written.

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def measuring_interleaved(
     source: str, against: Sequence[str], repeats: int | None, output: Path | None, quiet: bool
 ) -> Iterator[tuple[CampaignDirectory, Callable[[int], None]]]:
-    """Measure the cases of a spec or campaign file and their baselines in one campaign.
+    """Return a context manager that measures the cases of a spec or campaign file and their baselines in one campaign.
 
-    The value of the context is the campaign's directory, and a function that sets the exit code of this process. If
-    the process belongs to a job, its other processes end with this code as well, and this process is the controller in
-    the context.
+    On entry, it runs the campaign to its end. Its value is a pair: the campaign's directory, and a function that takes
+    the exit code of this process. If this process is the controller of a job, the job's other processes end with this
+    code, too; they do not execute the block.
 
     Args:
         source: A spec file, a campaign file or a preset with the candidate's cases.

@@ -144,7 +144,7 @@ def kind_of(document: Mapping[str, Any]) -> str:
         document: The document as JSON values.
 
     Raises:
-        DocumentError: No schema knows more than half of the keys.
+        DocumentError: no schema knows more than half of the keys.
     """
     from dlperf_sdk.documents import schema
 

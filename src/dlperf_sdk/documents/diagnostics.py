@@ -40,7 +40,7 @@ def list_file_errors(
 
 @contextmanager
 def gather_errors(errors: list[str]) -> Iterator[None]:
-    """Return a context that suppresses a `CampaignError`, and appends the lines of its message to `errors`.
+    """Return a context manager that suppresses a `CampaignError`, and appends the lines of its message to `errors`.
 
     So the caller can continue and collect all mistakes of a file. Other exceptions are not suppressed.
     """
@@ -53,8 +53,8 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 def join_errors(errors: Iterable[str]) -> str:
     """Return messages as one text, a line each, without duplicates, in the order in which they first occur.
 
-    If there are more than `MAX_LISTED`, the first ones are followed by a line with the number of the others. The text
-    is empty without messages.
+    The text has the first `MAX_LISTED` (10) messages, and then a line with the number of the others, if there are any.
+    It is empty without messages.
     """
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:

@@ -73,19 +73,20 @@ def prepare(
 
     The first of these that applies is checked and used:
 
-    - the interpreter in a container, with `inside`
-    - the interpreter whose path is `python`
+    - the interpreter in a container, if `inside` is given
+    - the interpreter that `python` names, unless `python` is a version
     - the running interpreter, if it meets the requirements
     - a managed environment, found in the cache or created there, which may download gigabytes
 
-    The caller holds the context `use_environment(environment)` while workers run in the environment.
+    If `python` is a version, the running interpreter or the managed environment must have it. The caller runs workers
+    inside of `with use_environment(environment)`, so that the environment is not removed meanwhile.
 
     Args:
         framework: The framework's name.
         spec: The plugin's specification of its environment.
         device: The kind of device, such as `cpu`.
-        python: An existing interpreter that the user names, or a version such as `3.11`; in a container, the
-            interpreter to use there. None if none is named.
+        python: A program, a command on PATH, the folder of a virtual environment, or a version such as `3.11`; in a
+            container, the command that starts its interpreter. None if the user names none.
         inside: The words that run a command in a container, in front of the command; empty without a container.
         env: The variables that the run's spec sets for workers (`RunSpec.env`); a value of None passes on this
             process's variable.

@@ -157,10 +157,10 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
 
 @contextmanager
 def use_environment(environment: PreparedEnvironment) -> Iterator[None]:
-    """Lock a managed environment, so that it is neither removed nor replaced while the context lasts; record its use.
+    """Return a context manager that locks a managed environment, so that it is neither removed nor replaced meanwhile.
 
-    For other kinds of environment, the context does nothing. Entering the context waits while another process makes or
-    replaces the environment.
+    On entry, it waits while another process makes or replaces the environment, and records the time as that of the last
+    use. For other kinds of environment, it does nothing.
 
     Args:
         environment: The environment, as `prepare` returns it.

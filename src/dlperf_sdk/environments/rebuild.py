@@ -39,8 +39,8 @@ def obtain_from_lock(
         python_version: The version of Python that the lock was taken from; another patch release may be used.
         lock_text: The lock, one `NAME==VERSION` per line; a comment marks a distribution that is not from an index.
         requested: The `requirements` in the specification of the framework's plugin; empty if it is not installed.
-        uv_options: The `uv_options` in the same specification.
-        source_builds: The `source_builds` in the same specification.
+        uv_options: The `uv_options` in the specification of the framework's plugin.
+        source_builds: The `source_builds` in the specification of the framework's plugin.
         on_progress: Called with a line of text when a step begins.
 
     Raises:

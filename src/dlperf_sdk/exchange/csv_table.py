@@ -24,6 +24,8 @@ LONGEST_CELL = 32767
 def to_csv(results: Sequence[Result]) -> str:
     """Return the table of results as CSV (RFC 4180): a header, then a line per result. A cell that is None is empty.
 
+    The columns are those of `dlperf_sdk.results.table.columns`: its `COLUMNS`, then the metrics in alphabetical order.
+
     A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins with
     an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The same
     applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell has

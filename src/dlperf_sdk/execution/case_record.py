@@ -117,7 +117,7 @@ class CaseRecord:
 
     @contextmanager
     def record_failures(self) -> Iterator[None]:
-        """Return a context that records some exceptions of its block as the case's failure.
+        """Return a context manager that records some exceptions of its block as the case's failure.
 
         - `RunFailed`, and exceptions that show that a resource of this machine ran out, are recorded and suppressed.
         - `KeyboardInterrupt` is recorded and raised again. An exception that is raised while a `KeyboardInterrupt` is
@@ -156,7 +156,10 @@ class CaseRecord:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return the stopping rule's reason to take no further repeat; None if more repeats are to be taken."""
+        """Return the rule by which no further repeat is taken, with its reason; None if more repeats are to be taken.
+
+        A protocol with a fixed number of repeats has the rule `fixed`.
+        """
         rates = [metrics.throughput(repeat) for repeat in self.repeats]
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))
         return Stopping(decision.rule, decision.met, decision.detail) if decision.stop else None

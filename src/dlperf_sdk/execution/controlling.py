@@ -16,13 +16,13 @@ _INTERRUPTED = 130
 
 @contextmanager
 def controlling(specs: Sequence[RunSpec], registry: Registry) -> Iterator[Callable[[int], None]]:
-    """Return a context in which this process is the controller of some cases.
+    """Return a context manager in which this process is the controller of some cases.
 
-    If a launcher runs inside of a job of several processes, each of them calls this function. The context is entered
-    only in the controller; in the other processes, the call ends with a `SystemExit`.
+    If a launcher runs inside of a job of several processes, each process enters the context manager. Its block is
+    executed only in the controller; in the other processes, entering it ends with a `SystemExit`.
 
-    The context's value is a function that sets the exit code (0 to 255) of the job's other processes. If an exception
-    leaves the context, they get the exit code of the exception.
+    Its value is a function that sets the exit code (0 to 255) of the job's other processes. If an exception leaves the
+    block, they get the exit code of the exception.
 
     Args:
         specs: The cases.

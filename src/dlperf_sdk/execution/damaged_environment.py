@@ -20,18 +20,17 @@ _SYMPTOMS = (
 
 
 def add_repair_advice(failure: Failure, environment: PreparedEnvironment | None) -> Failure:
-    """Return a failure that damaged files may have caused with advice at the end of its message, any other unchanged.
+    """Append advice to a failure's message if damaged files of a managed environment may have caused the failure.
 
     The advice is a sentence with the commands `dlperf env verify NAME` and `dlperf env repair NAME`. Damaged files are
-    possible if a worker of a managed environment failed in the phase `start` with an exception such as SyntaxError or
-    ImportError.
+    a possible cause if a worker failed in the phase `start` with an exception such as SyntaxError or ImportError.
 
     Args:
         failure: The failure; it stays unchanged.
         environment: The environment of the workers; None if it is not prepared.
 
     Returns:
-        A copy of `failure` with a longer message, or `failure` itself.
+        A copy of `failure` with the longer message, or `failure` itself if it gets no advice.
     """
     if environment is None or environment.kind != MANAGED:
         return failure

@@ -10,10 +10,10 @@ from dlperf_sdk.results.result import Result
 
 
 def execute(case: Case, steps: Iterable[Callable[[], None]]) -> Result:
-    """Take a case that has begun through its steps, conclude it, and return its result.
+    """Call the given steps of a case in order, conclude the case, and return its result.
 
-    Whatever makes the case fail is in the result's `failure`. If the store fails on the way, that is the case's
-    failure, and the result with everything measured is returned without being written.
+    A failure of the case is not raised: it is in the result's `failure`. If the store fails during a step, this is the
+    failure. If the store cannot write the result, the result is returned with everything measured, but not written.
 
     Args:
         case: The case, as `Case.begin` returned it.

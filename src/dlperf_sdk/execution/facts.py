@@ -31,9 +31,9 @@ def facts_of(
             from the shell; None if unknown.
 
     Returns:
-        The facts: first the spec's fields in their order, then the options of model, framework and launcher, then
-        what only workers report, by name. `observed` is None where neither a record nor the plan shows the value.
-        It is a list if records differ.
+        One fact per property, with its requested and its observed value: first the spec's fields in their order, then
+        the options of model, framework and launcher, then what only workers report, sorted by name. The attribute
+        `observed` is None if neither a record nor the plan shows the value, and a list of values if records differ.
     """
     records = tuple(records)
     observed = {

@@ -66,7 +66,8 @@ def replay(
         DocumentError: The stream does not describe its case, or the description breaks the schema.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
-        StoreError: The store has other measurements of the run, or its complete result while this stream fails.
+        StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
+            with a failure.
         PluginError: A plugin, or a given observer, does not work.
         InvalidRecord: The result breaks its own schema, and was not written.
         KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.
@@ -81,14 +82,24 @@ def replay_events(
     registry: Registry,
     waiting: Callable[[str], None] = lambda text: None,
 ) -> Result:
-    """Make a result of a stream, store and return it; see `replay`, which raises the same errors.
+    """Make a result from an event stream, as `replay` does; store and return it.
 
     Args:
-        lines: The stream's lines.
-        store: The store, or its directory.
+        lines: The lines of the stream, each a JSON object in UTF-8; lines that are no event are left out.
+        store: The store, or its directory, in which the run's directory is created or continued.
         observers: The observers of the run.
         registry: The plugins.
-        waiting: Function that is called with each new reason for which the run waits in a queue.
+        waiting: Function that is called with each new reason, a text, for which the run waits in a queue.
+
+    Raises:
+        DocumentError: The stream does not describe its case, or the description breaks the schema.
+        SpecError: The case names a file that planning it here would read.
+        UsageError: The case cannot be planned here, or the store cannot be written.
+        StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
+            with a failure.
+        PluginError: A plugin does not work.
+        InvalidRecord: The result breaks its own schema, and was not written.
+        KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.
     """
     events = (event for event in map(parse_event, lines) if event is not None)
     first = next(_skip_to_start(events, waiting), None)
@@ -191,7 +202,7 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
     """Record the evidence in the bundle's metadata, or the parity run that the stream may bring.
 
     Raises:
-        DocumentError: the metadata break the schema.
+        DocumentError: The metadata break the schema.
     """
     if case.plan is None:
         return

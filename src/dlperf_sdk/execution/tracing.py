@@ -37,8 +37,8 @@ def take_trace(
         directory: The run's directory, into which the traces are written.
 
     Returns:
-        The summaries by rank, and sentences for the result's notes: the names of the traces, or the reason why there
-        are none, and why a trace has no summary.
+        The summaries in the order of the ranks, and sentences for the result's notes: the names of the files with the
+        traces, or the reason why there are none; and the reason for each trace that has no summary.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.

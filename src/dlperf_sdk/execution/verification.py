@@ -59,7 +59,11 @@ class Verification:
     """One row per framework, in the order in which they were named."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verification as JSON values, by the names of its fields; each row also has its `outcome`."""
+        """Return the verification as a dictionary of JSON values, with the names of its fields as keys.
+
+        The value of `rows` is a list with an object per framework, in order. An object has the keys `framework`,
+        `outcome`, `parity` (an object, or null if nothing was run), `environment` and `reason` (text or null).
+        """
         rows = [{"outcome": row.outcome, **to_plain(row)} for row in self.rows]
         return {**to_plain(self), "rows": rows}
 

@@ -53,7 +53,8 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
     site packages of its Python.
 
     Args:
-        job: The case, its bundle and its options. `BYTES` stands for the size of a bundle that does not exist.
+        job: The case, the path of its bundle, and the launcher's options. One word of the command is the size of the
+            bundle in bytes, or `BYTES` if the bundle does not exist yet.
         python: The interpreter that runs the agent.
         placement: The agent's arguments about its node, the hosts, the network interface and the ports.
     """
@@ -68,14 +69,14 @@ def agent_command(job: Job, python: str, placement: PlacementArguments) -> tuple
 
 
 def reporting_command(job: Job, python: str, placement: PlacementArguments, node: str) -> tuple[str, ...]:
-    """Return the words of an agent's command for a launcher that starts all nodes at once, such as mpirun.
+    """Return the words of a command that runs an agent, for a launcher that starts all nodes at once, such as mpirun.
 
-    Nothing is started. Such launchers do not report on which node the interpreter is missing. So a shell on the node
-    starts the interpreter once before the agent, and prints an event `ended` if that fails. For a case with a
-    container, this check is left out, because it would start the container twice.
+    Nothing is started. Such launchers do not report on which node the interpreter is missing. So the command is a shell
+    that starts the interpreter once before the agent, and prints an event `ended` if that fails. For a case with a
+    container, the shell starts the agent directly, because the check would start the container twice.
 
     Args:
-        job: The case, its bundle and its options.
+        job: The case, the path of its bundle, which need not exist, and the launcher's options.
         python: The interpreter that runs the agent.
         placement: The agent's arguments about its node, the hosts, the network interface and the ports.
         node: Name of the environment variable that holds the node's number.

@@ -21,22 +21,23 @@ class CommandLauncher(Topology):
     def agent_commands(self, job: Job) -> Sequence[Sequence[str]]:
         """Return the commands that start the agents. Nothing is started.
 
-        Each reads the bundle from its standard input. The first one's standard output is agent 0's stream.
+        Each command reads the bundle from its standard input. The first command writes agent 0's event stream to its
+        standard output.
 
         Args:
             job: The case and its bundle, which need not exist.
 
         Returns:
-            The commands, each as its words: one for all nodes, or one per node in their order.
+            The commands, each as its words: one for all nodes, or one per node in the order of the nodes.
 
         Raises:
-            Unavailable: The launcher's options do not suffice for the job.
+            Unavailable: The launcher's options do not suffice for the job, such as too few hosts.
         """
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines of agent 0's stream; if it ends early, a last event may explain why the agents did not start.
+        """Yield the lines of agent 0's stream, and an event `ended` if they show why the agents did not start.
 
-        The base class returns the lines unchanged.
+        The base class returns the lines unchanged. Each line is given and yielded without its line feed.
 
         Args:
             job: The case and its bundle.
@@ -51,25 +52,25 @@ class CommandLauncher(Topology):
             job: The case and its bundle, which need not exist.
 
         Returns:
-            The commands, each as its words: one for all nodes, or one per node in their order.
+            The commands, each as its words: one for all nodes, or one per node in the order of the nodes.
 
         Raises:
-            Unavailable: The launcher's options do not suffice for the job.
+            Unavailable: The launcher's options do not suffice for the job, such as too few hosts.
         """
         return tuple(abbreviate(command) for command in self.agent_commands(job))
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Run the commands on this machine; the context's value is agent 0's stream, line by line.
+        """Return a context manager that runs the commands on this machine; its value yields agent 0's stream by lines.
 
-        Leaving the context closes the standard input of the commands, which ends the agents.
+        On exit, it closes the standard input of the commands, which ends the agents.
 
         Args:
             job: The case, and its bundle, which exists.
 
         Raises:
-            Unavailable: the launcher cannot place the job, or the program of a command cannot be executed.
-            OSError: a resource such as descriptors ran out, or the bundle cannot be read.
+            Unavailable: The launcher cannot place the job, or the program of a command cannot be executed.
+            OSError: A resource such as descriptors ran out, or the bundle cannot be read.
         """
         with run_commands(self.agent_commands(job), job.bundle) as lines:
             yield self.explain_failures(job, lines)

@@ -22,9 +22,9 @@ def launch_events(
     """Launch a job and yield agent 0's events, as dicts, up to `ended`; closing the iterator ends all agents.
 
     Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events `waiting`,
-    whose `text` names the reason; a repeated text is left out. If the stream ends before agent 0 has written `ended`,
-    this event is created here, with a failure of kind `lost-node`. The same happens if the stream is silent for the
-    job's `start_timeout`, or for 15 seconds once agents have started.
+    whose `text` names the reason; an event with the same text as the one before is left out. The function itself makes
+    the event `ended`, with a failure of the kind `lost-node`, if the stream ends without it, or is silent for too long:
+    for the job's `start_timeout`, or for 15 seconds once agents have started.
 
     Args:
         launcher: The launcher.

@@ -48,8 +48,9 @@ class HostOptions(AgentOptions):
     def placement(self, node: str, hosts: list[str]) -> PlacementArguments:
         """Return the arguments of one node's agent.
 
-        An agent receives only the first two hosts, without the user to log in as. All agents connect to the first
-        host, which chooses its address towards the second. A command line that named thousands would be too long.
+        An agent receives only the first two hosts, each without the user to log in as. All agents connect to the first
+        host, which needs the second to choose the address at which it is reached. A command line with thousands of
+        hosts would be too long.
 
         Args:
             node: The node's number in digits, or `$NAME` of the environment variable that holds it.
@@ -86,6 +87,8 @@ class HostOptions(AgentOptions):
 
     def list_hosts(self) -> list[str]:
         """Return all hosts of the option `hosts`, or else of the file `hostfile`, as the user wrote them.
+
+        The list is empty if neither option is set.
 
         Raises:
             Unavailable: A host is invalid or named twice, or the file cannot be read.
@@ -143,9 +146,9 @@ class HostLauncher(CommandLauncher):
         return {**{name: value for name, value in options.items() if name != "hostfile"}, "hosts": host}
 
     def explain_failures(self, job: Job, lines: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the lines of agent 0's stream; if its Python is missing, add an event that says so.
+        """Yield the lines of agent 0's stream; if the Python of agent 0 cannot be started, add an event that says so.
 
-        The event is `ended`, with a failure of the kind `unavailable`. `job` is the case, and `lines` has the lines of
-        the stream.
+        The event is `ended`, with a failure of the kind `unavailable`. `job` is the case, whose option `agent_python`
+        names the Python, and `lines` has the lines of the stream.
         """
         return explain_start_failure(lines, job.options.agent_python, node=0)

@@ -34,18 +34,19 @@ _SPARE_DESCRIPTORS = 16
 
 @contextmanager
 def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[Iterator[bytes]]:
-    """Run commands that start agents; the context's value is an iterator over the lines that the commands print.
+    """Return a context manager that runs commands that start agents; its value yields the lines that they print.
 
-    Each command gets the bundle and then a heartbeat every few seconds on its standard input. The iterator yields
-    the lines of all commands, and ends in one of two ways:
+    Each command gets the bundle and then a heartbeat every few seconds on its standard input. The value is an iterator
+    that yields the lines of all commands, without their line feeds, and ends in one of two ways:
 
     - The first command ends. Its output is agent 0's stream. The last line is an event `diagnostics` with the end of
       the standard error of all commands.
     - Another command fails, and agent 0 does not report that within five seconds. The last line is an event `ended`
       with the failure.
 
-    Leaving the context closes the standard inputs, which ends the agents, and kills a command that has not ended
-    after `STOP_TIMEOUT` seconds. Its agents end themselves, because they no longer get heartbeats.
+    On exit, the context manager closes the standard inputs, which ends the agents, and kills a command that has not
+    ended after `STOP_TIMEOUT` (10) seconds. The agents of a killed command end themselves, because they no longer get
+    heartbeats.
 
     Each command needs one file descriptor, for its standard input. The commands share the file of the bundle, the
     thread that writes the bundle, the pipe for the output of all but the first, and the file of standard error.
@@ -116,7 +117,7 @@ def _check_descriptors(commands: int) -> None:
     """Raise the soft limit of descriptors as far as the commands need it.
 
     Raises:
-        OSError: the hard limit is too low.
+        OSError: The hard limit is too low.
     """
     needed = len([*Path("/proc/self/fd").iterdir()]) + commands + _SPARE_DESCRIPTORS
     if not raise_descriptor_limit(needed):

@@ -43,13 +43,13 @@ def describe_activity(advance: Advance) -> str:
 
 
 class Lines:
-    """A display of a run's progress with one line per event: no control characters, no line is overwritten.
+    """A display of a run's progress as plain lines: no control characters, no line is overwritten.
 
     Args:
         console: The console to print to.
         verbose: True to show the process of each worker.
         redact: True to show the run's name instead of its directory.
-        clock: Returns the time in seconds.
+        clock: Function without arguments that returns the time in seconds of a monotonic clock.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class LiveDisplay(Lines):
         console: The console to print to.
         verbose: True to print the lines of all stages, and the process of each worker.
         redact: True to show the run's name instead of its directory.
-        clock: Returns the time in seconds.
+        clock: Function without arguments that returns the time in seconds of a monotonic clock.
     """
 
     def __init__(
@@ -308,8 +308,8 @@ def display(console: Console, *, live: bool, verbose: bool = False, redact: bool
 
     Args:
         console: The console.
-        live: True for a terminal that can overwrite lines.
-        verbose: True to show every line of an installation and every process.
-        redact: True to omit names of hosts and users.
+        live: True for a `LiveDisplay`, on a terminal that can overwrite lines; False for plain `Lines`.
+        verbose: True to show every line of an installation and the process of each worker.
+        redact: True to show the run's name instead of its directory, whose path may name a user or a host.
     """
     return (LiveDisplay if live else Lines)(console, verbose=verbose, redact=redact)

@@ -20,7 +20,7 @@ class NotebookDisplay(Lines):
     """A display in the output of the notebook's cell that started the run.
 
     Args:
-        clock: Returns the time in seconds.
+        clock: Function without arguments that returns the time in seconds of a monotonic clock.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

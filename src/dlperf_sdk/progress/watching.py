@@ -49,8 +49,8 @@ class Caller:
     """An observer that calls a function with the progress of a run.
 
     Args:
-        function: The function.
-        clock: Returns the time in seconds.
+        function: The function, which is called with each `Progress`.
+        clock: Function without arguments that returns the time in seconds of a monotonic clock.
     """
 
     def __init__(self, function: Callable[[Progress], None], clock: Callable[[], float] = time.monotonic):
@@ -134,7 +134,9 @@ class Caller:
 
 @contextmanager
 def watching(progress: ProgressOption) -> Iterator[list[Any]]:
-    """Provide a list of the observers that show the progress of a run, while the context lasts.
+    """Return a context manager whose value is a list of the observers that show the progress of a run.
+
+    The list is empty if nothing is to be shown. On exit, a live display is erased.
 
     Args:
         progress: `"auto"`: a live display on a terminal or in a notebook, and nothing elsewhere. False: nothing. True:

@@ -69,8 +69,8 @@ class StatedProtocol:
         """Compare the protocol with the one that the source prescribes, by warm-up steps, measured steps and repeats.
 
         Returns:
-            `DEVIATES` if a number that this protocol states is another one than prescribed, whatever else it leaves
-            out; else `NOT_STATED` if it leaves out a number, or `AS_PRESCRIBED`.
+            The text `DEVIATES` if a number that this protocol states differs from the prescribed one. Otherwise
+            `NOT_STATED` if this protocol leaves out a number, else `AS_PRESCRIBED`.
         """
         if self.differences(StatedProtocol.from_protocol(prescribed)):
             return DEVIATES

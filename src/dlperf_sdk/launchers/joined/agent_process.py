@@ -20,17 +20,18 @@ def run_agent(
     on_line: Callable[[str], None],
     on_end: Callable[[int, str], None],
 ) -> Iterator[None]:
-    """Run an agent while the context lasts.
+    """Return a context manager that runs an agent as a child of this process; its value is None.
 
-    Leaving the context closes the agent's standard input, so that the agent ends. If it has not ended after
-    `STOP_TIMEOUT` seconds, it is killed. If this process is killed, the agent's standard input closes, too.
+    On exit, it closes the agent's standard input, so that the agent ends, and kills the agent if it has not ended after
+    `STOP_TIMEOUT` (10) seconds. If this process is killed, the agent's standard input closes, too.
 
     Args:
         command: The words of the agent's command.
         bundle: The content of the bundle. A thread writes it to the agent's standard input, and then heartbeats.
         on_line: Called in another thread with each line that the agent prints, without its line feed.
-        on_end: Called in that thread when the agent ends, with its exit code and the end of its standard error. If the
-            command cannot be started, it is called at once in this thread, with 127, as in a shell, and the error.
+        on_end: Called when the agent ends, with its exit code and the end of its standard error, in the thread that
+            calls `on_line`. If the command cannot be started, it is called at once in the caller's thread, with 127, as
+            in a shell, and a phrase with the error.
     """
     stopped = threading.Event()
     # In memory: a full disk of the node is the agent's to report.

@@ -49,7 +49,7 @@ class Member:
 
 @frozen
 class Report:
-    """What happened in the job: a failure of the run."""
+    """A failure of the run, such as a process that left the job or an agent that ended."""
 
     kind: str
     """Kind of the failure, such as `lost-node`."""
@@ -117,7 +117,10 @@ class Crew:
             return [place for place in places if place not in self._members]
 
     def members_of(self, node: int) -> list[Member]:
-        """Return the processes of a node that have joined, sorted by local rank; the first one leads the node."""
+        """Return the processes of the node with number `node` that have joined, sorted by local rank.
+
+        The first one is the node's leader, which starts the agent.
+        """
         with self._condition:
             return [self._members[place] for place in sorted(self._members) if place[0] == node]
 
@@ -142,12 +145,14 @@ class Crew:
         cpus: Mapping[int, list[int]],
         receiver: Receive,
     ) -> None:
-        """Tell the first process of each node except node 0 to start an agent, and return at once.
+        """Tell the first process of each node in `commands` to start an agent, and return at once.
+
+        Nothing is sent for node 0, whose first process is this one.
 
         Args:
-            bundle: The bundle's file.
+            bundle: The bundle's file, which is sent to the processes.
             commands: Number of a node → the words of its agent's command.
-            cpus: Number of a node → the processors on which its agent may run.
+            cpus: Number of a node → the numbers of the processors on which its agent may run.
             receiver: Called from now on, in other threads, with a `Report` of each failure of the job or of an agent,
                 and with each line of an agent as bytes. If the job has failed before, it is called at once.
 
@@ -169,7 +174,10 @@ class Crew:
                 receiver(self.failure)
 
     def end(self) -> None:
-        """Tell all processes that run an agent to end it, and return at once; its lines are no longer received."""
+        """Tell all processes that run an agent to end it, and return at once.
+
+        The receiver that `launch` was given is no longer called.
+        """
         with self._condition:
             self._receiver = _ignore
             for member in self._members.values():
@@ -184,7 +192,10 @@ class Crew:
             )
 
     def dismiss(self) -> None:
-        """Tell all other processes of the job to end with `exit_code`; wait at most five seconds for the sending."""
+        """Tell all other processes of the job to end with the exit code in the attribute `exit_code`.
+
+        The method waits at most five seconds until these messages are sent.
+        """
         with self._condition:
             self._is_closed = True
             channels = [member.channel for member in self._members.values() if member.channel is not None]

@@ -17,14 +17,15 @@ from dlperf_sdk.spec.run_spec import RunSpec
 def introduce(seat: Seat, cases: Sequence[RunSpec], secret: str) -> dict[str, Any]:
     """Return the message with which this process introduces itself to rank 0, as JSON values.
 
-    Its keys are `event`, `job` (kind, nodes and processes per node), `seat` (node and local rank), `host`, `digests`
-    (name of a field of the cases → digest of its values), `cpus` (numbers of the processors that it may use) and
-    `devices` (`CUDA_VISIBLE_DEVICES`, or null).
+    Its keys are `event` (`hello`), `job` (a list of kind, nodes and processes per node), `seat` (a list of node and
+    local rank), `host` (this machine's name), `digests` (name of a field of run specs → digest of its values in the
+    cases), `cpus` (numbers of the processors that this process may use) and `devices` (`CUDA_VISIBLE_DEVICES`, or
+    null). By the digests, rank 0 sees whether all processes were started with the same cases.
 
     Args:
         seat: This process's place in the job.
-        cases: The cases that it was started with.
-        secret: The secret of the job.
+        cases: The cases that this process was started with.
+        secret: The secret of the job. It is the key of the digests, and not itself in the message.
     """
     return {
         "event": "hello",

@@ -34,16 +34,16 @@ CommandsOf = Callable[[], Sequence[Sequence[str]]]
 
 @contextmanager
 def run_agents(crew: Crew, job: Job, python: str, commands: CommandsOf) -> Iterator[Iterator[bytes]]:
-    """Run an agent on each node of a case; the context's value is agent 0's stream, line by line.
+    """Return a context manager that runs an agent on each node of a case; its value yields agent 0's stream by lines.
 
-    Leaving the context ends all agents. Failures of other processes are events of the stream.
+    On exit, it ends all agents. If another agent or a process of the job fails, the stream has an event about it.
 
     Args:
         crew: The processes of the job.
         job: The case and its bundle.
         python: The interpreter of the agents, for messages.
-        commands: Function of no arguments, called once all processes have joined. It returns the command of each node's
-            agent, as its words, in the order of the nodes.
+        commands: Function without arguments, called once all processes have joined the job. It returns the command of
+            each node's agent, as its words, in the order of the nodes.
     """
     launch = _Launch(crew, job, python, commands)
     supervising = threading.Thread(target=launch.supervise, daemon=True)

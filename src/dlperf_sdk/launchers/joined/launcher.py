@@ -150,9 +150,10 @@ class Joined(Topology):
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Have the first process of each node start an agent; the context's value is agent 0's stream, line by line.
+        """Return a context manager that has the first process of each node start an agent.
 
-        Leaving the context ends all agents. `job` is the case and its bundle, which exists.
+        Its value yields agent 0's stream by lines. On exit, it ends all agents. `job` is the case and its bundle, which
+        exists.
 
         Raises:
             Unavailable: This process is not rank 0 of a job that was joined.

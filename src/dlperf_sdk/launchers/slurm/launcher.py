@@ -150,14 +150,15 @@ class Slurm(CommandLauncher):
 
     @contextmanager
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
-        """Run a step of the allocation, or submit a job; the context's value is agent 0's stream, line by line.
+        """Return a context manager that runs a step of the surrounding allocation, or submits a job if there is none.
 
-        If Slurm ends the allocation or the job, the last event names the reason. Leaving the context ends the step, or
-        cancels the job. `job` is the case and its bundle, which exists.
+        Its value yields agent 0's stream by lines. If Slurm ends the allocation or the job, the last event of the
+        stream names the reason. On exit, the context manager ends the step, or cancels the job. `job` is the case and
+        its bundle, which exists.
 
         Raises:
             Unavailable: Slurm rejects the job, or does not answer, or srun cannot be executed.
-            OSError: a resource such as descriptors ran out, or the bundle cannot be read.
+            OSError: A resource such as descriptors ran out, or the bundle cannot be read.
         """
         (step,) = self.agent_commands(job)
         python = job.options.agent_python

@@ -92,9 +92,9 @@ def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str
 
 @contextmanager
 def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
-    """Submit a job; the context's value is agent 0's stream, and leaving the context cancels the job.
+    """Return a context manager that submits a job; its value yields agent 0's stream by lines.
 
-    Leaving the context also waits until Slurm has ended the job, at most `STOP_TIMEOUT` seconds.
+    On exit, it cancels the job, and waits until Slurm has ended the job, at most `STOP_TIMEOUT` seconds.
 
     Args:
         job: The case and its bundle.
