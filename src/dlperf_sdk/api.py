@@ -55,7 +55,7 @@ def run(
         store: The store, or its directory, in which the run's directory is written during the run; None: nothing is
             stored.
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
         raise_on_failure: True to raise the failure of a case instead of returning it.
         trace: True for an extra attempt under the framework's own profiler. Its trace, for Perfetto, is in the
             store, and the result has a summary. A case of a framework that offers no profiler fails before anything
@@ -66,7 +66,7 @@ def run(
 
     Returns:
         The result. If the case failed, the result has a `failure`. If the store fails during the run, the failure's
-        kind is `unavailable`, and the result has what could not be written.
+        kind is `unavailable`, and the result has everything that was measured, written or not.
 
     Raises:
         UsageError: the arguments describe no case, a data folder does not exist, or the store cannot be written;
@@ -130,7 +130,7 @@ def rerun(
         allow: Names of settings that decide which code is executed, and that are accepted.
         store: The store, or its directory, for the new run; None: nothing is stored.
         observers: Objects with hook implementations, see `dlperf_sdk.hookspecs`.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
         raise_on_failure: True to raise the failure of a case instead of returning it.
         progress: `"auto"` shows the progress on a terminal and in a notebook only; True shows it anywhere, False
             nowhere. A function is called with each `dlperf_sdk.progress.watching.Progress`.
@@ -213,7 +213,7 @@ def dry_run(
         spec: A framework's name (with `model` and the fields of `RunSpec`), or a complete spec: a `RunSpec`, a
             mapping, or the path of a JSON, TOML or YAML file.
         model: The model's name; None with a complete spec.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
         fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Raises:
@@ -251,10 +251,10 @@ def campaign(
         cases: A `Matrix`, a `Campaign`, the path of a campaign file, or `preset:NAME`.
         directory: The campaign's directory; None: a new one in `dlperf-campaigns`.
         observers: Objects with hook implementations, which are called for every case.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
         watch: Function that receives every entry of the journal, a dictionary of JSON values, once it is on the
             disk.
-        settings: Fields of `dlperf_sdk.campaigns.campaign.Settings`, in place of the file's.
+        settings: Fields of `dlperf_sdk.campaigns.campaign.Settings`, in place of those in `cases`, or of the defaults.
 
     Returns:
         The outcome, with the progress of each case. Failed cases are in it, too.
@@ -263,7 +263,7 @@ def campaign(
         UsageError: the campaign is invalid (the message names file and line), none of its cases can be run here, or
             the directory cannot be written or already contains a campaign; also any subclass. Nothing was started.
         PluginError: a plugin that is needed, or a given observer, does not work.
-        Unavailable: the directory could no longer be written. Everything has been ended, what was finished is kept,
+        Unavailable: the directory could no longer be written. Everything has been ended, finished repeats are kept,
             and `resume` continues.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
         SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
@@ -298,7 +298,7 @@ def resume(
     registry: Registry | None = None,
     watch: Watch = lambda entry: None,
 ) -> Outcome:
-    """Continue a campaign: check what was measured, and measure what is missing.
+    """Continue a campaign: check the finished repeats on disk, and measure the missing ones.
 
     Args:
         directory: The campaign's directory.
@@ -307,7 +307,7 @@ def resume(
         allow: Names of settings that decide which code is executed, and that are accepted: the container, environment
             variables, and flags of launchers. Any other such setting of a case is refused.
         observers: Objects with hook implementations, which are called for every case.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
         watch: Function that receives every entry of the journal, a dictionary of JSON values, once it is on the disk.
 
     Returns:
@@ -317,12 +317,12 @@ def resume(
         SpecError: a setting of a case decides which code is executed and is not in `allow`, or this shell lacks the
             value of a variable whose hash is in a case.
         UnknownName: there is no such kind of failure, or a name in the campaign does not exist.
-        StoreError: there is no campaign in the directory, another controller runs it, what an earlier controller left
-            cannot be ended, or the directory cannot be written. Nothing was started.
+        StoreError: there is no campaign in the directory, another controller runs it, jobs or agents of an earlier
+            controller cannot be ended, or the directory cannot be written. Nothing was started.
         DocumentError: the campaign's `campaign.json` cannot be read.
         UsageError: this process belongs to a job that does not fit the cases.
         PluginError: a plugin that is needed, or a given observer, does not work.
-        Unavailable: the directory could no longer be written. Everything has been ended, what was finished is kept,
+        Unavailable: the directory could no longer be written. Everything has been ended, finished repeats are kept,
             and `resume` continues.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
         SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has

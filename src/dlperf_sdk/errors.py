@@ -132,7 +132,7 @@ class AnalysisError(UsageError, ValueError):
 
 
 class NotComparable(AnalysisError):
-    """Two results that do not measure the same. `reasons` has a phrase for each difference."""
+    """Two results that cannot be compared. `reasons` has a phrase for each difference that prevents it."""
 
     def __init__(self, message: str, reasons: Iterable[str]) -> None:
         super().__init__(message)

@@ -177,7 +177,11 @@ def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
 
 
 def implemented_hooks(observer: Any, name: str) -> tuple[str, ...]:
-    """Return the names of the hooks that an observer implements, in the order of `Hooks`; `name` is for messages.
+    """Return the names of the hooks that an observer implements, in the order of `Hooks`.
+
+    Args:
+        observer: The observer, any object.
+        name: Name of the observer in the message of the error.
 
     Raises:
         PluginError: the observer implements a hook that does not exist or takes other arguments.

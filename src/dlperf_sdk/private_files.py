@@ -92,10 +92,10 @@ def _names(path: Path, descriptor: int) -> bool:
 
 
 def list_holders(path: Path) -> list[int]:
-    """Return the sorted ids of the running processes that hold a lock on a file, according to the kernel's table.
+    """Return the sorted ids of the running processes that hold a lock on a file, according to `/proc/locks`.
 
-    The table names the process that took the lock. If it has ended, and a child still holds the lock, the list is
-    empty. It is also empty if the file does not exist or the table cannot be read.
+    This table of the kernel names the process that took the lock. If this process has ended, and a child still holds
+    the lock, the list is empty. It is also empty if the file does not exist or the table cannot be read.
     """
     try:
         inode = path.stat().st_ino
@@ -112,5 +112,8 @@ def list_holders(path: Path) -> list[int]:
 
 
 def describe_holder(path: Path) -> str:
-    """Return the holders of a lock for a message, such as `process 4711`; `another process` if they are unknown."""
+    """Return the holders of the lock on a file for a message, such as `process 4711 and process 4712`.
+
+    The text is `another process` if they are unknown.
+    """
     return " and ".join(f"process {process}" for process in list_holders(path)) or "another process"

@@ -191,7 +191,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     Args:
         campaign: The campaign.
         stamp: The campaign's stamp, with which the ids of its cases begin.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
 
     Raises:
         CampaignError: a case has an impossible value, or one that a file may not set; or the campaign has no case

@@ -209,7 +209,7 @@ def reopen_campaign(
         path: The directory.
         allow: Names of settings that decide what is executed (such as `python`), and that the user allows to be taken
             from `campaign.json`.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
 
     Raises:
         StoreError: there is no campaign in the directory, or the id of a case cannot name a run.

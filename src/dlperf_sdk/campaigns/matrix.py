@@ -136,7 +136,7 @@ class Matrix:
     def size(self) -> int:
         """Number of cases before any is excluded, computed without generating them.
 
-        It may exceed what `len` can return.
+        It may be larger than the greatest number that `len` can return.
         """
         sizes = [len(values) for values in self.axes.values()]
         sizes += [len(next(iter(group.values()))) for group in self.zip]

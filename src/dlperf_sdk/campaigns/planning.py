@@ -55,7 +55,10 @@ class Entry:
 
 
 def stamp() -> str:
-    """Return a new stamp for a campaign, the prefix of the ids of its cases: the time in UTC, and random digits."""
+    """Return a new stamp for a campaign, the prefix of the ids of its cases, such as `20260131T120000Z-1f3a9c`.
+
+    It has the time in UTC, and six random hexadecimal digits.
+    """
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 

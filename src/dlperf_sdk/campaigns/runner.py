@@ -83,17 +83,17 @@ def run_campaign(
         registry: The plugins.
         observers: Observers of every case.
         watch: Function that receives every entry of the journal once it is on the disk.
-        retry: Kinds of failure, or `failed` for all: concluded cases that failed with them are tried again.
+        retry: Kinds of failure, or `failed` for all. Concluded cases whose failure is of such a kind are tried again.
 
     Returns:
-        The progress of all cases; failed cases are in it, too.
+        The directory, the progress of all cases, failed ones included, and how the session ended.
 
     Raises:
         UnknownName: there is no such kind of failure; or a launcher, or an option of one, no longer exists.
         SpecError: an option of a launcher has an impossible value.
-        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the directory
-            cannot be read or written. No case was started.
-        Unavailable: the directory could no longer be written. What was finished is kept.
+        StoreError: another controller runs the campaign, jobs or agents of an earlier one cannot be ended, or the
+            directory cannot be read or written. No case was started.
+        Unavailable: the directory could no longer be written. Finished repeats are kept.
         PluginError: a launcher does not work, and no case was started.
         KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and the campaign can be resumed.
     """

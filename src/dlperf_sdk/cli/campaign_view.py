@@ -153,11 +153,11 @@ class CampaignLines:
         return f"; about {duration(self.left)} left" if self.left else ""
 
     def enter(self, current: str, activity: str) -> None:
-        """Set what is being measured, and the current activity.
+        """Set the part of the campaign that the display shows as current, and the activity in it.
 
         Args:
-            current: What is being measured, such as a case and its repeat. If it is new, the display starts to count
-                its time.
+            current: Phrase that names the part, such as a case and its repeat. If it differs from the phrase before,
+                the display starts to count the part's time.
             activity: The activity, as a phrase.
         """
         if current != self.current:

@@ -284,9 +284,9 @@ def run_shown(
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
         UnknownName: there is no such kind of failure; or a launcher, or an option of one, no longer exists.
         SpecError: an option of a launcher has an impossible value.
-        StoreError: another controller runs the campaign, what an earlier one left cannot be ended, or the directory
-            cannot be read or written. No case was started.
-        Unavailable: the directory could no longer be written. What was finished is kept.
+        StoreError: another controller runs the campaign, jobs or agents of an earlier one cannot be ended, or the
+            directory cannot be read or written. No case was started.
+        Unavailable: the directory could no longer be written. Finished repeats are kept.
         PluginError: a plugin that is needed, or a given observer, does not work.
     """
     from dlperf_sdk.campaigns.runner import run_campaign

@@ -206,7 +206,7 @@ def fraction(text: str, flag: str) -> float:
         flag: Name of the flag, for the message.
 
     Raises:
-        UsageError: the text is something else, or the fraction is not below 1.
+        UsageError: the text is not such a number, or the fraction is not at least 0 and below 1.
     """
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)", text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else -1.0

@@ -40,7 +40,7 @@ def page_of(model: Model) -> str:
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
     """Return a dictionary for each parameter of a model, in order, with the keys `name`, `shape`, `init` and `decay`.
 
-    The values are JSON values, as in the worker's request.
+    The values are JSON values, as in the worker's request: `decay` is true if weight decay applies to the parameter.
     """
     return [entry_to_dict(parameter) for parameter in parameters]
 

@@ -196,7 +196,7 @@ def outline(plan: Plan) -> Outline:
         UnknownName: a plugin of the plan is no longer installed.
         SpecError: the data's folder does not exist, or its contents do not fit the model.
         Unavailable: the data's folder cannot be read, or contains no data; or the launcher's options do not suffice.
-        DocumentError: a file in the data's folder is not what it should be.
+        DocumentError: a file in the data's folder is malformed, or not a regular file in this folder.
     """
     spec = plan.spec
     source = spec.executed.data

@@ -52,13 +52,13 @@ def redact_local(result: Result) -> Result:
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Redact the results and error messages of a lookup in place; return a function that redacts further messages.
 
-    Nothing is written to disk. The directory of each result becomes None. Messages lose the folders of the store and
-    of the selection.
+    Nothing is written to disk. The directory of each result in `matches` becomes None. The folders of the store and of
+    the looked-up paths are removed from the messages.
 
     Args:
         matches: The lookup, which is changed.
         selection: The names and paths that were looked up.
-        output: The store in which names were looked up.
+        output: Directory of the store in which the names were looked up.
 
     Returns:
         A function that takes a message and returns it redacted.

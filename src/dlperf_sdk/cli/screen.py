@@ -224,8 +224,8 @@ def command(function: Callable[..., int]) -> Callable[..., int]:
     """Return a command whose errors, unexpected ones included, are printed to standard error and become an exit code.
 
     It decorates commands, which return their exit code: 0 if they succeeded. With `--json`, only the functions of this
-    module write to standard output while the command runs; what others print there goes to standard error. The
-    docstring is the help text; the lines of each paragraph are joined.
+    module write to standard output while the command runs; text that other code prints there goes to standard error.
+    The docstring is the help text; the lines of each paragraph are joined.
     """
 
     @wraps(function)

@@ -98,7 +98,7 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
     Raises:
         UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any subclass.
         PluginError: a plugin that is needed does not work.
-        Unavailable: the directory could no longer be written. What was finished is kept.
+        Unavailable: the directory could no longer be written. Finished repeats are kept.
         KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
         SystemExit, LostNode: this process belongs to a job, and another process of it is the controller.
     """

@@ -19,9 +19,9 @@ class Schema:
 
     Args:
         name: Name in `$defs`, for a type that is defined once and referred to; None: it is defined where it is used.
-        keywords: Keywords that are added to those that follow from the type. If `type` or `anyOf` is among them, they
-            replace those that follow from the type. The annotation `expected` says in words what a `pattern` allows;
-            error messages show it.
+        keywords: Keyword → value, added to the keywords that follow from the type. If `type` or `anyOf` is among them,
+            the keywords that follow from the type are left out. The annotation `expected` says in words what a
+            `pattern` allows; error messages show it.
     """
 
     def __init__(self, name: str | None = None, **keywords: Any) -> None:

@@ -128,7 +128,7 @@ def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
     The function waits while another process makes the environment, or uses one that must be made anew.
 
     Args:
-        recipe: What the environment is made from.
+        recipe: The interpreter, requirements and options that the environment is made from.
         on_progress: Called with a line of text when a step begins.
 
     Raises:

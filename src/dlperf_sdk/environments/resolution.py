@@ -83,7 +83,7 @@ def resolve(
     interpreter: Interpreter,
     installer: Installer,
 ) -> Resolution:
-    """Resolve the exact versions of everything to install, with `uv pip compile`.
+    """Return the exact versions of everything to install, which `uv pip compile` resolves.
 
     The first try uses the configured indexes alone. If they lack a requirement, or offer only versions that do not fit
     the device, a second try adds `uv_options`. Working files stay in the installer's folder.

@@ -37,7 +37,7 @@ def open_store(place: str | Path, registry: Registry | None = None) -> Store:
 
     Args:
         place: The directory, or the URL, such as `postgresql://HOST/DATABASE`.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
 
     Raises:
         UsageError: the URL is not valid, or no plugin has its scheme; also any subclass.
@@ -57,7 +57,7 @@ def open_database(url: str, registry: Registry | None = None) -> ResultDatabase:
 
     Args:
         url: The URL, such as `postgresql://HOST/DATABASE`.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
 
     Raises:
         UsageError: the text is not a valid URL, or no plugin has its scheme; also any subclass.
@@ -82,8 +82,8 @@ def upload(store: ResultStore, database: ResultDatabase, run_ids: Iterable[str] 
         run_ids: Names of the runs to upload; None for all. Runs without a result are left out.
 
     Returns:
-        The names of the results that were sent, and the name and reason of each that cannot be uploaded. Results that
-        the database already has are in neither.
+        In `sent`, the names of the results that were sent; in `errors`, the name of each result that cannot be uploaded
+        → the reason. Results that the database already has are in neither.
 
     Raises:
         StoreError: the directory or the database cannot be used. What was sent before is in the database.

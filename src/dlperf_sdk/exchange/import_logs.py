@@ -83,7 +83,7 @@ def import_logs(
         stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
             (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. `warmup` and
             `steps` choose another window, if the importer has one.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
 
     Returns:
         The results, in the order of their first logs.

@@ -197,7 +197,7 @@ class Case(CaseRecord):
     def conclude_invalid(self, error: InvalidRecord) -> Result:
         """Return a failed result after `conclude` raised `InvalidRecord`, and notify the observers of it.
 
-        The result has `error` as its failure, and nothing of what the nodes sent. The attempts stay on disk.
+        The result has `error` as its failure, and no repeats, notes, hardware and parity. The attempts stay on disk.
 
         Raises:
             StoreError: The result cannot be written; the observers have not been notified.

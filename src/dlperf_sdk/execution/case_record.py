@@ -35,7 +35,7 @@ MOST_NOTES = 1000
 
 @define
 class CaseRecord:
-    """What was recorded about a case.
+    """Everything that has been recorded about a case so far: environment, repeats, parity, notes, failure and others.
 
     Only its own methods and those of `Case` change it. Attempts are written to its directory before an observer is
     notified of them.

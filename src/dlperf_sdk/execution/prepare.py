@@ -62,7 +62,7 @@ class PreparedCase:
 
 
 def prepare_case(plan: Plan, environment_from: Environment | None, report: Report) -> PreparedCase:
-    """Prepare a case's data, and then its environment; return both with the plan.
+    """Prepare a case's data, and then its environment; return data, environment and plan together.
 
     Args:
         plan: The plan of the case.

@@ -243,13 +243,13 @@ def _environment(first: Mapping[str, Any], spec: RunSpec, registry: Registry) ->
 
 
 def restore_prepared(plan: Plan, python: str, lock: str, command: tuple[str, ...]) -> PreparedEnvironment:
-    """Return the environment of a case that another machine runs or has run, with what is known of it here.
+    """Return the environment of a case that another machine runs or has run. Nothing is checked or prepared here.
 
     Args:
-        plan: The case.
-        python: Version of its Python; empty if unknown.
-        lock: Its packages, as lines of pip's requirements files; empty if unknown.
-        command: The words that start its Python.
+        plan: The plan of the case.
+        python: Version of the environment's Python; empty if unknown.
+        lock: The environment's packages, as lines of pip's requirements files; empty if unknown.
+        command: The words that start the environment's Python.
     """
     return PreparedEnvironment(GIVEN, plan.spec.framework, plan.device, python, lock, command, "", Path())
 

@@ -23,13 +23,13 @@ is still to be uploaded there."""
 class Uploader:
     """An observer that uploads each result of a store to a database when its run has ended.
 
-    An upload that fails is a `RuntimeWarning`, and the run is not affected. The result stays in a queue in the store:
-    the next `Uploader` with the same store and database sends it, and so does `upload`.
+    A failed upload issues a `RuntimeWarning`, and does not affect the run. The result stays in a queue in the store:
+    the next `Uploader` for this store and database sends it, and so does `dlperf_sdk.exchange.databases.upload`.
 
     Args:
         url: URL of the database.
         store: Store that the runs write to.
-        registry: The plugins; None: those that are installed.
+        registry: The plugins; None for the installed ones.
 
     Raises:
         UsageError: the URL is not valid, or no plugin has its scheme.

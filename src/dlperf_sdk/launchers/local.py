@@ -52,8 +52,8 @@ class Local(CommandLauncher):
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return the command of each node's agent, as its words, in the order of the nodes.
 
-        This Python runs the agents; in a container, the container's `python3` does. `job` is the case and its bundle,
-        which need not exist.
+        The Python of this process runs the agents or, for a case with a container, the container's `python3`. `job` is
+        the case and its bundle, which need not exist.
         """
         python = "python3" if job.prefix else sys.executable
         return [

@@ -50,8 +50,9 @@ class Mpi(HostLauncher):
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return a list with one command, as its words: an mpirun that starts all agents.
 
-        Its standard input, the bundle followed by heartbeats, goes to every rank. Ranks are not bound to a core, since
-        the workers would inherit the binding. The coordinator decides what a lost agent means, so mpirun tolerates one.
+        The command's standard input, the bundle followed by heartbeats, goes to every rank. Ranks are not bound to a
+        core, since the workers would inherit the binding. If an agent is lost, mpirun lets the others continue: the
+        coordinator decides whether the run has failed.
 
         Args:
             job: The case and its bundle, which need not exist.

@@ -32,7 +32,7 @@ def spec_from(
         model: The model's name; None with a complete spec.
         fields: Name of a field of `RunSpec` → value, in place of that in `spec`; None: none.
         keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
-        registry: The plugins, which declare the options; None: those that are installed.
+        registry: The plugins, which declare the options; None for the installed ones.
 
     Raises:
         UnknownName: `fields` has a name that is not a field of `RunSpec`, or a field has a value that is none of its

@@ -104,14 +104,14 @@ def load_spec(
         path: The file.
         fields: Name of a field of `RunSpec` → value that replaces the file's. These values come from the user, so they
             may decide what is executed or read. None: no field is replaced.
-        registry: The plugins, which declare the options that decide what is executed or read; None: those that are
-            installed.
+        registry: The plugins, which declare the options that decide what is executed or read; None for the installed
+            ones.
 
     Raises:
-        DocumentError: The file cannot be read or parsed, or it does not follow the schema `run-spec`. In the latter
-            case, the message has a line that begins with FILE:LINE for each mistake.
-        SpecError: A field has an impossible value. It is also raised if the file sets a field, variable or option that
-            decides what is executed or read, or names a data folder outside the file's directory.
+        DocumentError: The file cannot be read or parsed, or it does not follow the schema `run-spec`. For a file that
+            breaks the schema, the message has a line that begins with FILE:LINE for each mistake.
+        SpecError: A field has an impossible value; or the file sets a field, variable or option that decides what is
+            executed or read, or names a data folder outside the file's directory.
         UnknownName: A field has a value that is none of its fixed names, such as an unknown protocol.
     """
     from dlperf_sdk.documents import diagnostics, source_positions
@@ -214,7 +214,9 @@ def tunes_only(name: str, tuning_variables: Collection[str]) -> bool:
 
 
 def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterator[Restricted]:
-    """Yield the settings of a case that decide what is executed or read: fields, variables, `lock`, then options.
+    """Yield the settings of a case that decide what is executed or read.
+
+    First come fields, then environment variables, then `lock` (a list of distributions to install), then options.
 
     Every variable is one of them unless it is known to tune only threads, memory, logging or transport. The data
     folder is never one of them: `resolve_data` checks it.

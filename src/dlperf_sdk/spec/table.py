@@ -25,7 +25,7 @@ class Table(Generic[T]):
     `table["amp-bf16"]` returns an object, `in` tests a name, and iteration yields the objects.
 
     Args:
-        kind: What the objects are, in messages: `precision`.
+        kind: Noun for one object in messages, such as `precision`.
         declared: The objects, at least one. Of objects with the same name, the last one counts.
 
     Raises:

@@ -71,11 +71,11 @@ def _ignore(item: Report | bytes) -> None:
 
 @define(eq=False)
 class Crew:
-    """All processes of the job.
+    """All processes of the job, as rank 0, which is this process, knows and directs them.
 
     Args:
         seat: The place of rank 0 in the job.
-        hello: The message with which rank 0 would introduce itself.
+        hello: The message of `introduce` for rank 0, with which those of the other processes are compared.
         address: The address on which rank 0 listens.
     """
 

@@ -35,7 +35,7 @@ _LONGEST_FILE = 4096
 
 @frozen
 class Meeting:
-    """What a process must know to reach rank 0."""
+    """The secret and the address with which a process of the job reaches rank 0."""
 
     secret: str
     """The secret of the job."""
@@ -76,7 +76,8 @@ def _given_secret(environ: Mapping[str, str]) -> str | None:
 def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
     """Return the secret and the address by which other processes reach rank 0; called in rank 0.
 
-    If the user gave no secret in DLPERF_JOIN_SECRET, a random one is drawn, and both are written to the job's file.
+    If the user gave no secret in DLPERF_JOIN_SECRET, a random one is drawn, and the job's file is written with this
+    secret and `address`.
 
     Args:
         path: The job's file, as `meeting_file` returns it.
@@ -105,7 +106,7 @@ def close_meeting(path: Path, meeting: Meeting) -> None:
 
     Args:
         path: The job's file, as `meeting_file` returns it.
-        meeting: What `open_meeting` returned.
+        meeting: The secret and the address, as `open_meeting` returned them.
     """
     with contextlib.suppress(OSError, ValueError):
         if _read(path) == meeting:

@@ -116,8 +116,8 @@ class Slurm(CommandLauncher):
     def agent_commands(self, job: Job) -> list[tuple[str, ...]]:
         """Return a list with one command, as its words: an srun that starts all agents.
 
-        The coordinator decides what a lost node or agent means. So Slurm lets the other agents continue for 30
-        seconds. `job` is the case and its bundle, which need not exist.
+        If a node or an agent is lost, Slurm lets the other agents continue for 30 seconds: the coordinator decides
+        whether the run has failed. `job` is the case and its bundle, which need not exist.
         """
         options: SlurmOptions = job.options
         placement = PlacementArguments(f"${_NODE}", f"${_NODES}", options.interface, options.ports)
