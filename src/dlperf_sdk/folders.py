@@ -89,7 +89,7 @@ def is_own(status: os.stat_result, kind: Any) -> bool:
 
     Args:
         status: The file's status.
-        kind: A function that tests the mode of a file for a kind, such as `stat.S_ISREG`.
+        kind: A function that takes a file's mode and returns True for the kind, such as `stat.S_ISREG`.
     """
     return bool(kind(status.st_mode)) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 

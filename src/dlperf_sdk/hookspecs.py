@@ -137,7 +137,7 @@ class Hooks:
     def dlperf_result(self, run_id: str, result: Result) -> None:
         """Handle the complete result, also that of a failed case.
 
-        Fires once, last; with a working store, it is on disk.
+        Fires once, after all other hooks; with a working store, the result is on disk.
 
         Args:
             run_id: The run.

@@ -79,7 +79,7 @@ class CampaignDirectory:
             yield
 
     def set_aside(self, id: str, attempt: int | None = None) -> Path:
-        """Move a run, or one attempt of it, to a new directory in `set-aside`, and return the new path.
+        """Move a run, or one attempt of it, into the campaign's folder `set-aside`, and return the new path.
 
         The campaign no longer takes the moved files into account. None of them is deleted.
 
@@ -88,7 +88,7 @@ class CampaignDirectory:
             attempt: Number of the attempt to move; None moves the whole run.
 
         Raises:
-            StoreError: it cannot be moved.
+            StoreError: the run or the attempt cannot be moved.
         """
         folder, run = self.path / "set-aside", self.store.directory / id
         source, name = (

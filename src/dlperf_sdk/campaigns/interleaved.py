@@ -126,7 +126,7 @@ def make_interleaved(
 
 
 def is_interleaved(directory: CampaignDirectory) -> bool:
-    """Return True if the campaign is an interleaved one of a baseline and a candidate."""
+    """Return True if the campaign measures a baseline and a candidate in interleaved pairs."""
     return directory.settings.adjacent == SIDES
 
 

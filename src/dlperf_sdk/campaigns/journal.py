@@ -50,7 +50,8 @@ class Journal:
     def read_checked(self) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the valid entries of all complete lines, and a sentence for each complete line that is damaged.
 
-        Both are empty without a file. After `MOST_DAMAGES` sentences, one more states the number of further such lines.
+        Both lists are empty without a file. After `MOST_DAMAGES` (20) sentences, one more states the number of further
+        such lines.
 
         Raises:
             StoreError: the file cannot be read, or would need too much memory.

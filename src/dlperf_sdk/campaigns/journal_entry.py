@@ -70,7 +70,7 @@ _OF_EVENT: dict[str, dict[str, _Check]] = {
 def find_invalid_field(entry: Any) -> str | None:
     """Return the name of the first field of a journal's entry that is missing or invalid; None if all are valid.
 
-    An entry that is not a mapping has the invalid field `event`.
+    For an entry that is not a mapping, the result is `event`.
     """
     if not isinstance(entry, Mapping):
         return "event"

@@ -84,7 +84,7 @@ def note(load: Foreign, period: str) -> str:
     """Return a sentence about the load by other processes on this machine.
 
     Args:
-        load: The load.
+        load: The processor use by other processes.
         period: Start of the sentence, such as "During repeat 2".
     """
     source = f", most of it {load.busiest}" if load.busiest else ""
@@ -172,7 +172,7 @@ def describe_device_processes(node: int, device: str, count: int, period: str) -
 def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
     """Wait until other processes use at most a given fraction of this machine's cores, at most for `timeout` seconds.
 
-    At least one measurement of `LOOK` seconds is made.
+    At least one measurement of `LOOK` (1) seconds is made.
 
     Args:
         share: The fraction, from 0 to 1.

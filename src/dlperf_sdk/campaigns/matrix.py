@@ -188,9 +188,9 @@ class Matrix:
 
 
 def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> dict[str, Any]:
-    """Return the fields of a case after the overrides whose predicates select it, in order.
+    """Return a copy of a case's fields, changed by the overrides whose predicates select the case.
 
-    Each predicate sees the changes of the overrides before it. The given fields stay unchanged.
+    The overrides are applied in order, and each predicate sees the changes of the overrides before it.
 
     Args:
         fields: Fields of the case.

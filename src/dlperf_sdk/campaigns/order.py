@@ -31,9 +31,9 @@ def choose_next_case(
 ) -> str:
     """Return the id of the case of which a repeat is taken next.
 
-    With interleaving, round N takes repeat N of every case, in the order that `order_round` returns for N. The next
-    case is the first one in this order among the cases with the fewest finished repeats. Without interleaving, each
-    case is concluded before the next, in the order of round 1.
+    With interleaving, round N takes repeat N of every case, in the order that `order_round` returns for N. Only the
+    cases with the fewest finished repeats are candidates: if these have N - 1 repeats, the first of them in the order
+    of round N is taken. Without interleaving, each case is concluded before the next starts, in the order of round 1.
 
     Args:
         ids: Ids of all cases, in the campaign's order.

@@ -56,9 +56,10 @@ class Status:
         """Return the status as JSON values.
 
         The keys are `name`, `state`, `controller`, `counts`, `current` (null, or an object with `case` and
-        `attempt`), `seconds_left`, `changes`, `sessions`, `damages` and `cases`. Each case has `case` (its id),
-        `status`, `ok` (null until it is concluded), `finished`, `repeats`, `failures`, `message`, `throughput` (the
-        median so far, or null) and `batch_size`.
+        `attempt`), `seconds_left`, `changes`, `sessions`, `damages` and `cases`, a list with an object per case. Its
+        keys are `case` (the id), `status` (`pending` until the case is concluded), `ok` (null until then), `finished`
+        and `repeats` (numbers of finished and of required repeats), `failures` (kind → number), `message`,
+        `throughput` (the median so far in samples per second, or null) and `batch_size`.
         """
         return {
             "name": self.name,

@@ -27,7 +27,7 @@ def show_progress(status: Status, all: bool) -> list[Block]:
 
     Args:
         status: The campaign's status.
-        all: True for all cases; False for the first `MAX_ROWS`.
+        all: True for all cases; False for the first `MAX_ROWS` (40).
     """
     stand = Counter(map(status.condition, status.cases.values()))
     counts = ", ".join(f"{count:,} {condition}" for condition, count in sorted(stand.items()))
@@ -84,8 +84,8 @@ def plan_of(
         campaign: The campaign.
         entries: Its cases, planned or refused.
         seconds: Estimated duration of the campaign in seconds.
-        basis: Phrase that says what the estimate is based on.
-        all: True for all cases; False for the first `MAX_ROWS`.
+        basis: Phrase that names the basis of the estimate, for display.
+        all: True for all cases; False for the first `MAX_ROWS` (40).
     """
     skipped = [entry for entry in entries if entry.refusal is not None]
     runnable = [entry for entry in entries if entry.refusal is None]

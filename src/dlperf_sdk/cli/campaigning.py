@@ -199,7 +199,7 @@ def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | No
     Args:
         campaign: The campaign.
         all: True to list all cases.
-        common: Options of every command.
+        common: The options `--json` and `--debug`.
         measured: Directory of a campaign whose repeats the estimated duration is based on; None: no repeats.
 
     Raises:
@@ -317,7 +317,7 @@ def present(outcome: Outcome, common: Common) -> int:
 
     Args:
         outcome: Outcome of the campaign's session.
-        common: Options of every command.
+        common: The options `--json` and `--debug`.
 
     Raises:
         StoreError, DocumentError: the journal or a result cannot be read.

@@ -118,7 +118,7 @@ def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
     """Return the entries of a repeated flag, such as `--env NAME=VALUE`, as name → value.
 
     Args:
-        field: Name of the field of `RunSpec` that the flag sets, one of `REPEATED`.
+        field: Name of the field of `RunSpec` that the flag sets: `options`, `env`, `deadlines` or `labels`.
         texts: The entries as typed.
 
     Raises:
@@ -149,7 +149,7 @@ def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]
 
 
 def text_options(*owners: Any) -> set[str]:
-    """Return the names of the options whose default is a text in any of some plugins.
+    """Return the names of the options whose default is a text in at least one of the given plugins.
 
     Args:
         owners: The plugins, each with a class `Options`.

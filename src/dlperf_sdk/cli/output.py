@@ -34,7 +34,7 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
     Args:
         file: The file; its directory must exist.
         data: The content.
-        common: Options of every command.
+        common: The options `--json` and `--debug`.
 
     Raises:
         StoreError: the file cannot be written.

@@ -45,8 +45,8 @@ class Outline:
     def to_dict(self) -> dict[str, Any]:
         """Return the outline as JSON values.
 
-        The keys are those of `Plan.to_dict`, and `parity`, `folder`, `commands` (a list of words each), `script` and
-        `files` (the `name` and `bytes` of each file).
+        The keys are those of `Plan.to_dict`, which are fields of the plan, and `parity`, `folder`, `commands` (a list
+        with a list of words per command), `script` and `files` (a list with the `name` and `bytes` of each file).
         """
         return {
             **self.plan.to_dict(),

@@ -86,7 +86,7 @@ def predict(
 
 
 def published_series() -> tuple[Case, ...]:
-    """Return the figures of all installed collections as cases; empty if no collection is installed.
+    """Return the published figures of all installed collections, each as a case; empty without a collection.
 
     Raises:
         PluginError: a collection cannot be used.

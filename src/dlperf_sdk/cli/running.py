@@ -194,13 +194,14 @@ def _show_plan(spec: RunSpec, common: Common, files: bool = False) -> int:
 def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int:
     """Measure a case, show its progress and its result, and return the exit code.
 
-    The report is written to `report.md` beside the result. After Ctrl-C, what had finished is shown, and the exit code
-    is 130.
+    The exit code is `Result.exit_code`: 0 for a valid result, 1 if an integrity verdict failed, 3, 4 or 5 for a failed
+    case. The report is written to `report.md` beside the result. After Ctrl-C, the finished repeats are shown, and the
+    exit code is 130.
 
     Args:
         measure: Function that measures the case: it takes a store and a list of observers, and returns a `Result`.
         output_options: Options about display and directory.
-        common: Options of every command.
+        common: The options `--json` and `--debug`.
 
     Raises:
         UsageError: options contradict each other, `--store` is not a database, or standard output cannot be written.

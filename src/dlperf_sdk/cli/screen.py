@@ -152,7 +152,7 @@ def _stdout() -> Iterator[TextIO]:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Write blocks to standard output, in color on a terminal.
+    """Write blocks, such as headings, paragraphs and tables, to standard output, in color on a terminal.
 
     Nothing is written if the reader of standard output is gone.
 
@@ -202,7 +202,7 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
 
     Args:
         error: The error.
-        common: Options of every command.
+        common: The options `--json` and `--debug`.
         exit_code: The exit code, which the object with the error contains.
     """
     if common.debug:

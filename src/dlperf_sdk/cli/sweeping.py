@@ -31,7 +31,8 @@ def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
         flags: Name of a field of `RunSpec` → value of its flag, a `Sweep` for several; None: not given.
 
     Raises:
-        UsageError: an option has a comma, and the arguments describe no case; also any subclass.
+        UsageError: the value of an option has a comma, and the arguments describe no case whose plugins could tell
+            whether these are several values; also any subclass.
         PluginError: a plugin whose options are set cannot be used.
     """
     if (model is not None and "," in case + model) or any(
@@ -93,7 +94,7 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
     Args:
         sweep: The campaign.
         output_options: Options about display and directory.
-        common: Options of every command.
+        common: The options `--json` and `--debug`.
 
     Raises:
         UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any subclass.

@@ -109,7 +109,9 @@ def explain_failure(question: str, traceback: str) -> str:
 
 
 def page(answers: Mapping[str, Any], problems: list[str]) -> list[Block]:
-    """Return the answers of a worker as labelled lines, then the problems; without any, the commands to use next.
+    """Return the answers of a worker as labelled lines, then the problems.
+
+    If there is no problem, the commands to use next are in their place.
 
     Args:
         answers: Name of a question → the answer, as `dlperf_sdk.worker.conformance` gives them.

@@ -82,7 +82,7 @@ def check_plain(value: Any, source: str) -> None:
 
     Raises:
         DocumentError: the value has a part of another type, a key that is not text, a number that is not finite or
-            too large, or more than `DEEPEST` levels.
+            too large, or more than `DEEPEST` (64) levels.
     """
     level = [value]
     for _ in range(DEEPEST):

@@ -22,7 +22,7 @@ Schema = dict[str, Any]
 def deciding_validator(root: Schema, schemas: Iterable[Schema]) -> jsonschema_rs.Draft202012Validator:
     """Return a fast validator, which decides whether plain data is valid and does not list errors.
 
-    It does not check that floats are within the range of a double, because those of plain data always are.
+    It does not check that floats are within the range of a double, because floats in plain data always are.
 
     Args:
         root: The schema.

@@ -118,17 +118,18 @@ def probe_interpreter(path: Path, environ: Mapping[str, str]) -> Interpreter | N
 
 
 def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
-    """Start an interpreter as a worker is started (`-I`), and return its version, folder and installed distributions.
+    """Start an interpreter as a worker is started (`-I`), and return the facts that it reports about itself.
 
-    The interpreter must be Python 3.7 or later.
+    They are its version, its folder, its installed distributions, and the variables of environment markers. The
+    interpreter must be Python 3.7 or later.
 
     Args:
         path: The interpreter.
         environ: All environment variables of a worker.
 
     Raises:
-        EnvironmentFailed: The interpreter does not start, fails, takes longer than `PATIENCE` seconds, or prints an
-            invalid answer.
+        EnvironmentFailed: The interpreter does not start, fails, takes longer than `PATIENCE` (60) seconds, or prints
+            an invalid answer.
     """
     try:
         output = read_output([str(path), "-I", str(SCRIPT)], environ)
@@ -156,7 +157,7 @@ def read_output(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
     Raises:
         OSError: The program does not start.
-        subprocess.SubprocessError: The program has a nonzero exit code, or takes longer than `PATIENCE` seconds.
+        subprocess.SubprocessError: The program has a nonzero exit code, or takes longer than `PATIENCE` (60) seconds.
     """
     done = subprocess.run(
         command,

@@ -29,7 +29,7 @@ def to_csv(results: Sequence[Result]) -> str:
     A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins with
     an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The same
     applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell has
-    at most `LONGEST_CELL` characters; a longer one is cut and ends with an ellipsis. `�` replaces unprintable
+    at most `LONGEST_CELL` (32,767) characters; a longer one is cut and ends with an ellipsis. `�` replaces unprintable
     characters. Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
     """
     return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
@@ -39,8 +39,8 @@ def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
     """Return any table as CSV (RFC 4180): a header, then a line per row, each of which ends with CR and LF.
 
     A cell that is None is empty, and a boolean is `true` or `false`. Texts that a spreadsheet would take for a formula
-    get an apostrophe in front. A text has at most `LONGEST_CELL` characters; a longer one is cut and ends with an
-    ellipsis.
+    get an apostrophe in front. A text has at most `LONGEST_CELL` (32,767) characters; a longer one is cut and ends
+    with an ellipsis.
 
     Args:
         header: Titles of the columns.

@@ -155,7 +155,7 @@ class Case(CaseRecord):
     def trace(self) -> None:
         """Take an extra attempt under the framework's profiler, and write the traces into the run's directory.
 
-        The attempt is part of no metric. The result gets a summary of each trace. A note on it names the traces, or
+        The attempt is part of no metric. The result gets a summary of each trace, and a note that names the traces or
         the reason why there are none: a failure of the attempt, of a plugin, of the store, or for lack of a resource is
         not raised. Does nothing for a case that has no directory, is not prepared or has failed.
 

@@ -85,9 +85,10 @@ class CaseRecord:
         self.observers.notify("dlperf_stage", run_id=self.id, stage=stage, detail=remove_secrets(detail))
 
     def note(self, *sentences: str) -> None:
-        """Add sentences to the result's notes, without values of secret variables; one that is too long is cut.
+        """Add sentences to the result's notes, without values of secret variables.
 
-        After `MOST_NOTES` notes, one sentence says that others follow, and no further one is added.
+        A sentence of more than `LONGEST_NOTE` (4000) characters is cut. After `MOST_NOTES` (1000) notes, one sentence
+        says that others are left out, and no further one is added.
         """
         for sentence in sentences:
             if len(self.notes) < MOST_NOTES:
@@ -156,7 +157,7 @@ class CaseRecord:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return the rule by which no further repeat is taken, with its reason; None if more repeats are to be taken.
+        """Return the protocol's rule and its reason to take no further repeat; None if more repeats are to be taken.
 
         A protocol with a fixed number of repeats has the rule `fixed`.
         """

@@ -28,7 +28,8 @@ def bundle_metadata(plan: Plan, parity: Parity | None = None) -> dict[str, Any]:
         parity: The evidence of parity; None if it is not known yet.
 
     Returns:
-        `spec`, `plugin` (distribution and version), and `parity` if it is known, as JSON values.
+        A dictionary of JSON values with the keys `spec` (the run spec), `plugin` (distribution and version of the
+        framework's plugin) and, if the evidence is known, `parity`.
     """
     known = {} if parity is None else {"parity": to_plain(parity)}
     return {"spec": plan.spec.to_dict(), "plugin": plan.plugin, **known}

@@ -47,7 +47,7 @@ class NotebookDisplay(Lines):
             self._draw()
 
     def show_step(self, before: str) -> None:
-        """Draw the cell again, if `DRAW_INTERVAL` has passed since the last time.
+        """Draw the cell again, if `DRAW_INTERVAL` (0.25 s) has passed since the last time.
 
         `before`, the phase in the report before the current one, is not used.
         """

@@ -171,7 +171,7 @@ class Advance:
     def pace(self) -> float | None:
         """Steps per second in the current phase, from the first to the last report.
 
-        None for a phase other than `warmup` and `measure`, and until these two reports are `SURE` seconds apart.
+        None for a phase other than `warmup` and `measure`, and until these two reports are `SURE` (0.5) seconds apart.
         """
         if self.phase not in STEPPED or self._first is None or self._last is None:
             return None

@@ -75,7 +75,7 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
     Raises:
         UnknownName: there is no such phase.
         SpecError: the value is not a mapping, a key is not a name, or a deadline is not above 0 and at most
-            `MOST_SECONDS`.
+            `MOST_SECONDS` (10⁹).
     """
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
         if phase not in PHASES:
@@ -98,7 +98,7 @@ def container(_: Any, attribute: Any, value: Any) -> None:
 
     Raises:
         SpecError: the value has another form.
-        UnknownName: the runner is none of `CONTAINER_RUNNERS`.
+        UnknownName: the runner is none of `podman`, `docker`, `apptainer` and `enroot`.
     """
     runner, _, image = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not _IMAGE.fullmatch(image):
@@ -194,7 +194,7 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
     expected=MAX_BATCH,
 )
 def batch_size(instance: Any, attribute: Any, value: Any) -> None:
-    """Validate a batch size: a whole number from 1 to `MOST_SAMPLES`, or the text `max`.
+    """Validate a batch size: a whole number from 1 to `MOST_SAMPLES` (2³¹ - 1), or the text `max`.
 
     `attribute` is the attrs field, which messages name; `value` is the value to check. `instance`, the object that has
     the field, is not used.

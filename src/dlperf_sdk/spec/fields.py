@@ -84,8 +84,8 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
         help: Description of the field for users.
         default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
             default, the field is required.
-        attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
-            and `flag`, the flag of the command line if it is not the field's name.
+        attributes: `validator` and `converter` of the attrs field; `executes=True` or `reads=True` if the field's value
+            decides what is executed or read; and `flag`, the command line's flag if it is not the field's name.
     """
     return _field("workload", help, default, **attributes)
 
@@ -97,8 +97,8 @@ def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
         help: Description of the field for users.
         default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
             default, the field is required.
-        attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
-            and `flag`, the flag of the command line if it is not the field's name.
+        attributes: `validator` and `converter` of the attrs field; `executes=True` or `reads=True` if the field's value
+            decides what is executed or read; and `flag`, the command line's flag if it is not the field's name.
     """
     return _field("factor", help, default, **attributes)
 
@@ -110,8 +110,8 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
         help: Description of the field for users.
         default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
             default, the field is required.
-        attributes: `validator` and `converter` of the attrs field; the marks of `EFFECTS`, such as `executes=True`;
-            and `flag`, the flag of the command line if it is not the field's name.
+        attributes: `validator` and `converter` of the attrs field; `executes=True` or `reads=True` if the field's value
+            decides what is executed or read; and `flag`, the command line's flag if it is not the field's name.
     """
     return _field("context", help, default, **attributes)
 

@@ -245,11 +245,10 @@ class RunSpec:
 
     @property
     def executed(self) -> RunSpec:
-        """The spec that the workers run: without the input and exchange that the measured part of a step leaves out.
+        """The spec that the workers run. It differs from this spec only if the measured part of a step leaves work out.
 
-        The parts `training` and `compute` train on the canonical batch, so they have the default data source.
-        `compute` has the strategy `independent` as well. Plugins therefore need nothing of their own for these two.
-        For any other part it is this spec.
+        The parts `training` and `compute` train on the canonical batch, so their spec has the default data source. That
+        of `compute` also has the strategy `independent`. So plugins need no code of their own for these parts.
         """
         part, changes = PARTS[self.part], dict[str, Any]()
         if part.trains and not part.reads_input:

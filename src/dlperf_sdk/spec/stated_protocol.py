@@ -69,8 +69,8 @@ class StatedProtocol:
         """Compare the protocol with the one that the source prescribes, by warm-up steps, measured steps and repeats.
 
         Returns:
-            The text `DEVIATES` if a number that this protocol states differs from the prescribed one. Otherwise
-            `NOT_STATED` if this protocol leaves out a number, else `AS_PRESCRIBED`.
+            `deviates` if a number that this protocol states differs from the prescribed one. Otherwise
+            `not stated in full` if this protocol leaves out a number, else `as prescribed`.
         """
         if self.differences(StatedProtocol.from_protocol(prescribed)):
             return DEVIATES

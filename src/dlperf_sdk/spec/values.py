@@ -35,7 +35,7 @@ _MOST_NODES = 999_999
 
 
 def launcher_suffix(launcher: str) -> str:
-    """Return a launcher as it is written after the numbers of a topology: `@slurm`, or empty for `LOCAL`."""
+    """Return a launcher as it is written after the numbers of a topology: `@slurm`, or empty for `local`."""
     return "" if launcher == LOCAL else f"@{launcher}"
 
 

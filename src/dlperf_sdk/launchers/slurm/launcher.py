@@ -99,14 +99,15 @@ class Slurm(CommandLauncher):
         )
 
     def cancel_orphaned_jobs(self, ids: Set[str], options: SlurmOptions) -> Mapping[str, str]:
-        """Cancel this user's jobs that have one of the given ids, and return those that still exist.
+        """Cancel this user's jobs that have one of the given ids, and return the jobs that have not ended yet.
 
         Args:
             ids: Values of `Job.id`.
             options: The launcher's options, which do not matter here.
 
         Returns:
-            Label of each job, such as `Slurm job 4711` → Slurm's state, or `submitting` while its sbatch still runs.
+            Label of each job, such as `Slurm job 4711` → Slurm's state of it, or `submitting` if its sbatch still runs
+            on this machine.
 
         Raises:
             Unavailable: Slurm does not answer.

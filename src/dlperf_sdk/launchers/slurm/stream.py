@@ -52,9 +52,9 @@ def follow_job(number: str) -> Iterator[bytes]:
     """Yield the lines of a job's stream from its beginning, even if another controller submitted the job.
 
     Each line is a JSON event with its newline. While the job waits in the queue, the iterator yields events `waiting`
-    of its own. It regards a job as lost that has written nothing for `SILENCE_TIMEOUT` seconds after its agents have
-    started. If the job ends or is lost before agent 0 has written the event `ended`, the iterator yields that event
-    itself, with Slurm's reason if there is one. Closing the iterator does not cancel the job.
+    of its own. It regards a job as lost that has written nothing for `SILENCE_TIMEOUT` (15) seconds after its agents
+    have started. If the job ends or is lost before agent 0 has written the event `ended`, the iterator itself yields
+    this event, with Slurm's reason if there is one. Closing the iterator does not cancel the job.
 
     Args:
         number: The job's number.

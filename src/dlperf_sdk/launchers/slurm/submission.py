@@ -94,14 +94,15 @@ def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str
 def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
     """Return a context manager that submits a job; its value yields agent 0's stream by lines.
 
-    On exit, it cancels the job, and waits until Slurm has ended the job, at most `STOP_TIMEOUT` seconds.
+    On exit, it cancels the job, and waits until Slurm has ended the job, at most `STOP_TIMEOUT` (10) seconds.
 
     Args:
         job: The case and its bundle.
         step: The words of the srun command that starts the agents.
 
     Raises:
-        Unavailable: Slurm rejects the job or does not answer, or the script has more than `MAX_SCRIPT_SIZE` bytes.
+        Unavailable: Slurm rejects the job or does not answer, or the batch script, which contains the bundle, has more
+            than `MAX_SCRIPT_SIZE` (4,000,000) bytes.
         OSError: The bundle cannot be read.
     """
     script = batch_script(step, job.options.linger, job.bundle.read_bytes())
@@ -145,16 +146,17 @@ def _submit_script(job: Job, script: str) -> str:
 
 
 def cancel_orphaned_jobs(ids: Set[str]) -> dict[str, str]:
-    """Cancel this user's jobs that have one of the given ids, and return those that still exist.
+    """Cancel this user's jobs that have one of the given ids, and return the jobs that have not ended yet.
 
-    Jobs are found by name and user: a stored number may belong to another job by now. A machine without squeue has
-    no sbatch either, so nothing is found there.
+    Jobs are found by name and user: a stored number may belong to another job by now. Without squeue on this machine,
+    the result is empty.
 
     Args:
         ids: Values of `Job.id`.
 
     Returns:
-        Label of each job → Slurm's state, or `submitting` for an sbatch that still runs on this machine.
+        Label of each job, such as `Slurm job 4711` → Slurm's state of it, or `submitting` if its sbatch still runs on
+        this machine.
 
     Raises:
         Unavailable: Slurm does not answer.
