@@ -37,7 +37,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 class Locked(Exception):
-    """Raised if another process holds the lock, and the caller does not wait."""
+    """Another process holds the lock, and the caller does not wait for it."""
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Settings:
     """Settings for the execution of a campaign.
 
     Raises:
-        UnknownName: `retry` has a kind of failure that is not among `RETRIES`.
+        UnknownName: `retry` has a kind of failure after which no retry is possible, or that does not exist.
     """
 
     seed: int = 0

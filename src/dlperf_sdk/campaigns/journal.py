@@ -30,7 +30,7 @@ MOMENT = 1.0
 
 
 class Journal:
-    """A file of JSON lines.
+    """The journal of a campaign: a file with one entry per line, each a JSON object.
 
     Args:
         path: The file; it need not exist.

@@ -25,7 +25,7 @@ have `left`, the estimated seconds to the end of the campaign."""
 
 @define
 class Session:
-    """State of a session: the progress of each case, and the cases under way."""
+    """State of a session, which is one call of `run_campaign`: each case's progress, and the cases under way."""
 
     directory: CampaignDirectory
     """The campaign."""

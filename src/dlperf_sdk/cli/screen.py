@@ -56,7 +56,7 @@ AS_USUAL = Common()
 
 
 class LateConsole:
-    """A console of Rich for help and version that is made when it is used: other commands do not import Rich."""
+    """A console of Rich for help and version. It is made at its first use: other commands do not import Rich."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._console, name)

@@ -10,8 +10,8 @@ from dlperf_sdk.worker.variables import worker_environment
 def worker_variables(requested: Mapping[str, str | None], inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables that a worker on this machine would get, as name → value.
 
-    Variables that differ between the workers of a case, such as the rank, are left out. The agents apply this rule,
-    `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own nodes.
+    Variables that an agent sets for each process, such as the rank and the numbers of threads, are left out. The agents
+    apply this rule, `dlperf_sdk.worker.variables.worker_environment`, to the variables of their own nodes.
 
     Args:
         requested: The variables that the run's spec sets (`RunSpec.env`); None as a value passes on the value in

@@ -65,7 +65,7 @@ _crews: list[Crew] = []
 
 
 class Joined(Topology):
-    """The launcher behind `2n4d@joined`, inside of a job of torchrun, mpirun, srun or by hand."""
+    """The launcher behind `2n4d@joined`, inside of a job that torchrun, mpirun, srun or a user started."""
 
     name = "joined"
     Options = JoinedOptions
