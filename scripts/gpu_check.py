@@ -43,10 +43,10 @@ class OutOfTime(Exception):
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Return a context that ends its block after a number of seconds, with all its processes, as after Ctrl-C.
+    """Return a context manager that ends its block, with all its processes, after `seconds`, as after Ctrl-C.
 
     Raises:
-        OutOfTime: The block was ended.
+        OutOfTime: The block was ended because it took longer.
     """
     rung = False
 

@@ -71,7 +71,7 @@ def doctor(bench: Bench) -> Outcome:
 
 
 def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
-    """Check that a model follows its float64 reference, and that its precision is in effect; its speed is not judged.
+    """Run a model, and check that it follows its float64 reference and that its precision is in effect.
 
     Args:
         model: Name of the model.
@@ -79,7 +79,7 @@ def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
         bench: The place where the check runs.
 
     Returns:
-        The outcome; not-applicable if the case is unsupported here.
+        The outcome; not-applicable if the case is unsupported here. The speed has no influence on it.
     """
     result = bench.run(model, on_busy="note", **fields)
     if result.status == "unsupported":
@@ -112,7 +112,7 @@ def clocks(bench: Bench) -> Outcome:
 
 
 def clocks_agree(clock: str, step_times: Sequence[float], window: float, result: str) -> Outcome:
-    """Return `pass` if the sum of the steps' times is close to the length of their window, else `fail`.
+    """Return an outcome: `pass` if the sum of the steps' times is close to the length of their window, else `fail`.
 
     They may differ by 0.2 % of the window and 1 ms.
 
@@ -306,12 +306,14 @@ def overhead(bench: Bench) -> Outcome:
 
 
 def overhead_small(rows: Sequence[Mapping[str, Any]], message: Mapping[str, Any]) -> Outcome:
-    """Return `pass` if the interval of the loop's time, relative to the bare loop, is within 1 ± `OVERHEAD` (0.002).
+    """Return an outcome: `pass` if the time of the measuring loop, relative to a bare loop, is within 1 ± 0.002.
 
-    The outcome is `fail` if the interval is outside of these limits, and `inconclusive` if it contains one of them.
+    The time is known as an interval. The outcome is `fail` if the interval is outside of these limits (`OVERHEAD`), and
+    `inconclusive` if it contains one of them.
 
     Args:
-        rows: Rows of `gpu_overhead.py`: the loop against the bare loop, then the bare loop against itself.
+        rows: Two comparisons that `gpu_overhead.py` printed, JSON objects with `ratio`, `pairs` and
+            `b_seconds_per_step`: the measuring loop against the bare loop, then the bare loop against itself.
         message: The JSON object that `gpu_overhead.py` printed; it becomes the figures of the outcome.
     """
     ratio, noise = rows[0]["ratio"], rows[1]["ratio"]

@@ -35,7 +35,9 @@ def suite_of(framework: str) -> FrameworkConformance:
 
 
 def fields_of(suite: FrameworkConformance) -> Iterator[Fields]:
-    """Yield the fields of each case to run with a plugin: name → value for `model` and for each field with a choice.
+    """Yield a dict of fields for each case to run with a plugin: name of a field of the run spec → value.
+
+    The dict has `model`, and those fields whose value is chosen here, such as `precision` or `strategy`.
 
     Args:
         suite: The suite of the plugin, whose declared values are used.

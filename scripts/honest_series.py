@@ -39,14 +39,14 @@ GRACE = 30
 
 
 def series_of(framework: str, seeds: int) -> Iterator[dict[str, tuple[Fields, Plan]]]:
-    """Yield each series of cases of one replica that the plugin accepts, as name → fields and plan of the case.
+    """Yield each series as a dict from the name of a case, such as `case-0`, to the tuple (fields, plan) of the case.
 
-    All cases of a series have the same precision and compiler. The longest series comes first. Compiled cases have one
-    seed.
+    A series is all cases with one precision and one compiler that have one replica and that the plugin accepts. The
+    longest series comes first.
 
     Args:
         framework: Name of the plugin.
-        seeds: Number of seeds of each case that is not compiled.
+        seeds: Number of seeds of each case that is not compiled; a compiled case has one.
     """
     suite, registry = suite_of(framework), Registry()
     every: dict[tuple[str, str], dict[str, tuple[Fields, Plan]]] = defaultdict(dict)
@@ -66,8 +66,8 @@ def run_series(
 ) -> list[dict[str, Any]]:
     """Run the cases of a series in one process of the framework's environment; return a line of the output for each.
 
-    A line has the case's fields, `framework`, `status`, and `outcome` and `detail` of `window-verified`. A case without
-    a record is reported on standard error and has no line.
+    A line is a dict with the case's fields, `framework`, `status`, and `outcome` and `detail` of `window-verified`. A
+    case without a record is reported on standard error and has no line. There are no lines after the deadline.
 
     Args:
         framework: Name of the plugin.

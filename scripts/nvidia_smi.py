@@ -27,13 +27,13 @@ class Quantity(NamedTuple):
     name: str
     """As a sampler calls it, and in its unit."""
     query: str
-    """As nvidia-smi calls it."""
+    """Name of the quantity in nvidia-smi's query."""
     scale: float
-    """nvidia-smi's value times this is in the sampler's unit."""
+    """Factor from nvidia-smi's unit to the sampler's unit."""
     relative: float
-    """How far the two means over a window may be apart: as a fraction of nvidia-smi's, …"""
+    """Allowed difference of the two means over a window, as a fraction of nvidia-smi's; `absolute` is added."""
     absolute: float
-    """… plus so much."""
+    """Allowed difference that does not depend on the value, in the sampler's unit."""
 
 
 QUANTITIES = (
@@ -79,7 +79,9 @@ def parsed(time: float, line: str) -> Line | None:
 
 @contextmanager
 def watching() -> Iterator[list[Line]]:
-    """Return a context whose value is a list. Lines of nvidia-smi about all GPUs are appended to it until the end.
+    """Return a context manager that runs nvidia-smi during its block, and yields a list of its lines.
+
+    The list grows until the end of the block: a few times a second, it gets a line for each GPU.
 
     Raises:
         OSError: There is no nvidia-smi.
@@ -119,7 +121,7 @@ class Agreement(NamedTuple):
 
 
 def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:
-    """Compare the means over a repeat's window by the samplers and by nvidia-smi, for each device and quantity.
+    """Return a comparison of the samplers with nvidia-smi for each device and quantity: the means over the window.
 
     The order is that of the records, their replicas, and `QUANTITIES`, after which energy follows.
 

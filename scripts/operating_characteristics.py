@@ -171,7 +171,7 @@ SLOW_START = fixed(lambda step: 2.0 * (step < 5))
 
 
 def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object) -> Row:
-    """Return a row of steady-state rates.
+    """Return a row whose simulation gives the rates of `pass`, `inconclusive` and `fail` of the check `steady-state`.
 
     Args:
         label: The first cell of the row, and the seed of its simulation.
@@ -373,7 +373,7 @@ def _simulated_case(source: Random, repeats: int, noise: float, speed: float) ->
 
 
 def paired(old: Case, new: Case, test: RankTest) -> Pairing:
-    """Return the pairing of the simulated cases `old` and `new` with their test, as `decide_cases` takes it."""
+    """Return the pairing of two simulated cases, before and after a change, with their test, for `decide_cases`."""
     return Pairing("simulated", old, new, test, "simulated")
 
 

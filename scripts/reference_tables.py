@@ -77,7 +77,7 @@ def fill_in(text: str, tables: str) -> str:
         tables: The tables, as Markdown.
 
     Raises:
-        ValueError: the page lacks a mark.
+        ValueError: The page lacks a mark.
     """
     before, after = text.index(BEGIN) + len(BEGIN), text.index(END)
     return f"{text[:before]}\n\n{tables}\n\n{text[after:]}"

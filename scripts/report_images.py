@@ -42,10 +42,11 @@ def opened(browser: Browser, report: Path, sight: str) -> Page:
     Args:
         browser: The browser.
         report: The HTML file.
-        sight: A key of `SIGHTS`.
+        sight: The kind of window, a key of `SIGHTS`: `light`, `dark` or `phone`.
 
     Raises:
         playwright.sync_api.TimeoutError: The plots were not drawn within two minutes.
+        KeyError: There is no such kind of window.
     """
     page = browser.new_context(**SIGHTS[sight]).new_page()
     page.goto(report.as_uri())

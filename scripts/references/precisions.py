@@ -138,9 +138,9 @@ def unscaled(meet: Meet, scale: float) -> Meet:
 
 
 def main(script_path: str, case: str) -> None:
-    """Print, for each precision, how far losses, updates and running means are from float64, as relative distances.
+    """Train one replica in each precision, and print the relative distances of the training from that in float64.
 
-    They are those of one case of a model's script, with one replica.
+    The distances are those of the losses, the updates and the running means, in one case of a model's script.
 
     Args:
         script_path: Path of the script, such as `scripts/references/bert_base.py`.
@@ -180,11 +180,15 @@ def main(script_path: str, case: str) -> None:
 
 
 def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float:
-    """Return an estimate of the distance of all arrays, taken as one vector, from others, relative to those.
+    """Return an estimate of ‖a - b‖ / ‖b‖, where a and b are several arrays, each set taken as one vector.
 
     Args:
-        ours: Name of an array → its fingerprint: its 2-norm, then eight projections.
-        theirs: Name of an array → fingerprint of the array that it is compared with; all are among `ours`.
+        ours: Fingerprints of a: name of the array → its 2-norm, then eight projections.
+        theirs: Fingerprints of b, in the same form. Arrays that only a has are ignored.
+
+    Raises:
+        KeyError: b has an array that a lacks.
+        ZeroDivisionError: All of b is zero.
     """
     squares = sum(
         sum((a - b) ** 2 for a, b in zip(ours[name][1:], right[1:], strict=True)) / 8

@@ -23,7 +23,7 @@ from trajectory import Setting, Tensors
 
 @dataclass(frozen=True)
 class Variant(resnet50.Variant):
-    """What is computed; the defaults are right."""
+    """Variant of the computation. The defaults are correct; any other value is a mistake or a narrower format."""
 
     epsilon: float = 1e-3
     momentum_of_means: float = 0.001
@@ -89,14 +89,29 @@ AUXILIARY_WEIGHT = 0.4
 
 
 class Network:
-    """One forward pass with these parameters; `means` has the running means after it, per replica."""
+    """The forward pass of Inception v3 with given parameters, for all replicas at once.
+
+    Each method takes and returns tensors of activations (replicas, B, C, H, W), unless it says otherwise. `at` and
+    `name` are the name of a layer, branch or module in the manifest, such as `mixed.8.1.2`.
+
+    Args:
+        p: Name in the manifest → parameter.
+        variant: Variant of the computation.
+        replicas: Number of replicas.
+
+    Attributes:
+        means: For each replica, name → running mean after the pass.
+    """
 
     def __init__(self, p: Tensors, variant: Variant, replicas: int) -> None:
         self.p, self.v = p, variant
         self.means: list[Tensors] = [{} for _ in range(replicas)]
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Batch norm without gamma. `x` is (replicas, B, C, H, W)."""
+        """Return batch norm without gamma of x, in the shape of x, and store the running means in `means`.
+
+        Each replica has its own statistics, unless the variant's `synchronized` is True.
+        """
         over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
         mean = x.mean(over, keepdim=True)
         variance = ((x - mean) ** 2).mean(over, keepdim=True)
@@ -111,7 +126,11 @@ class Network:
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() + shift)
 
     def layer(self, at: str, x: torch.Tensor, stride: int = 1, padded: bool = True) -> torch.Tensor:
-        """Convolution, batch norm, ReLU; the replicas are folded into the batch for the first."""
+        """Return convolution, batch norm and ReLU of x.
+
+        For the convolution, the replicas are folded into the batch. `stride` is the convolution's; with `padded`, zeros
+        pad each side by half the kernel's size, rounded down.
+        """
         weight = self.p[f"{at}.conv.weight"]
         pad = [side // 2 for side in weight.shape[2:]] if padded else [0, 0]
         y = self.v.product(
@@ -120,25 +139,32 @@ class Network:
         return self.norm(f"{at}.norm", y.unflatten(0, x.shape[:2])).relu()
 
     def chain(self, at: str, x: torch.Tensor, *layers: int) -> torch.Tensor:
-        """Layers of these numbers with stride 1, one after the other."""
+        """Return the output of several layers of the branch `at`, one after the other, each with stride 1.
+
+        `layers` are the numbers of the layers in the branch.
+        """
         for number in layers:
             x = self.layer(f"{at}.{number}", x)
         return x
 
     def reduced(self, at: str, x: torch.Tensor) -> torch.Tensor:
-        """3×3 with stride 2, unpadded."""
+        """Return the output of the layer `at` for x with stride 2 and without padding."""
         return self.layer(at, x, 2, False)
 
     def average(self, x: torch.Tensor) -> torch.Tensor:
-        """The mean over 3×3 positions, of those inside the image."""
+        """Return the mean over 3×3 positions around each position, in the shape of x.
+
+        Padding does not count, unless the variant's `counts_padding` is True.
+        """
         counted = functional.avg_pool2d(x.flatten(0, 1), 3, 1, 1, count_include_pad=self.v.counts_padding)
         return self.v.stored(counted).unflatten(0, x.shape[:2])
 
     def maximum(self, x: torch.Tensor, stride: int) -> torch.Tensor:
-        """The maximum over 3×3 positions; unpadded with stride 2."""
+        """Return the maximum over 3×3 positions; `stride` is 1, with padding by one, or 2, without padding."""
         return functional.max_pool2d(x.flatten(0, 1), 3, stride, 2 - stride).unflatten(0, x.shape[:2])
 
     def module_a(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of one of the first three modules, in the height and width of x."""
         return joined(
             self.chain(f"{at}.0", x, 0),
             self.chain(f"{at}.1", x, 0, 1),
@@ -147,6 +173,7 @@ class Network:
         )
 
     def module_b(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of the fourth module, in about half the height and width of x."""
         return joined(
             self.reduced(f"{at}.0.0", x),
             self.reduced(f"{at}.1.2", self.chain(f"{at}.1", x, 0, 1)),
@@ -154,6 +181,7 @@ class Network:
         )
 
     def module_c(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of one of the modules five to eight, in the height and width of x."""
         return joined(
             self.chain(f"{at}.0", x, 0),
             self.chain(f"{at}.1", x, 0, 1, 2),
@@ -162,6 +190,7 @@ class Network:
         )
 
     def module_d(self, at: str, x: torch.Tensor) -> torch.Tensor:
+        """Return the output of the ninth module, in about half the height and width of x."""
         return joined(
             self.reduced(f"{at}.0.1", self.chain(f"{at}.0", x, 0)),
             self.reduced(f"{at}.1.3", self.chain(f"{at}.1", x, 0, 1, 2)),
@@ -169,6 +198,10 @@ class Network:
         )
 
     def module_e(self, at: str, x: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        """Return the output of one of the last two modules, in the height and width of x.
+
+        `pooled` is x after the pool of the module's last branch, in the shape of x.
+        """
         return joined(
             self.chain(f"{at}.0", x, 0),
             *self.split(f"{at}.1.1", self.chain(f"{at}.1", x, 0)),
@@ -177,17 +210,23 @@ class Network:
         )
 
     def split(self, at: str, x: torch.Tensor) -> list[torch.Tensor]:
-        """Two layers on the same input."""
+        """Return the outputs of the layers 0 and 1 of `at` for x, in this order.
+
+        If the variant's `exchanged` is True, the order is reversed.
+        """
         parts = [self.chain(at, x, number) for number in (0, 1)]
         return parts[::-1] if self.v.exchanged else parts
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """(replicas, B, features) → (replicas, B, classes)."""
+        """Return the output of a linear layer: x (replicas, B, features) → (replicas, B, classes)."""
         product = self.v.product(lambda a, b: a @ b.T, x.flatten(0, 1), self.p[f"{name}.weight"])
         return self.v.stored(product + self.p[f"{name}.bias"]).unflatten(0, x.shape[:2])
 
     def logits(self, x: torch.Tensor) -> list[torch.Tensor]:
-        """(replicas, B, 3, H, W) → (replicas, B, classes) of each head."""
+        """Return the logits of images, (replicas, B, 3, H, W): a list of a tensor (replicas, B, classes) per head.
+
+        The main head is the first. The auxiliary head follows if its parameters are given.
+        """
         x = self.reduced("stem.0", x)
         x = self.layer("stem.1", x, padded=False)
         x = self.maximum(self.layer("stem.2", x), 2)
@@ -211,14 +250,23 @@ class Network:
 
 
 def joined(*branches: torch.Tensor) -> torch.Tensor:
-    """The branches' outputs along the channels."""
+    """Return the outputs of branches, (replicas, B, C, H, W), concatenated along the channels."""
     return torch.cat(branches, 2)
 
 
 def forward(
     p: Tensors, batches: list[Tensors], setting: Setting, v: Variant
 ) -> list[tuple[torch.Tensor, Tensors]]:
-    """Per replica its loss and its running means."""
+    """Return for each replica its loss, a scalar, and its running means after the step, as name → tensor.
+
+    The loss is that of the main head plus 0.4 × that of the auxiliary head, if there is one.
+
+    Args:
+        p: Name in the manifest → parameter.
+        batches: For each replica, name of the input → tensor; all of equal size.
+        setting: Not used.
+        v: Variant of the computation.
+    """
     network = Network(p, v, len(batches))
     heads = network.logits(torch.stack([batch["image"] for batch in batches]))
     results = []

@@ -30,8 +30,8 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
         key: The conditions, as `resolve.cache_key` returns them.
 
     Returns:
-        A dict with `key` (the conditions), `size` (the largest size that fits, in units of the search) and `probes`
-        (the number of probes that it took); None if there is none that can be read.
+        A dict with `key` (the conditions), `size` (the largest size that fits, in units of `accumulation` samples per
+        device) and `probes` (the number of probes that it took); None if there is none that can be read.
     """
     with suppress(DlperfError):
         document = load_document(_path(key))

@@ -42,9 +42,10 @@ class _SearchFailed(Exception):
 def begin_case(
     spec: RunSpec, store: ResultStore | str | Path | None, observers: Observers, registry: Registry
 ) -> Case:
-    """Find the largest batch size that fits, and begin the case with it.
+    """Find the largest batch size that fits, and return the case with it: planned, with a directory, and not started.
 
-    If the search fails, its failure is recorded as that of the case. A note on the result describes the search.
+    If the search fails, the returned case has the search's failure. A note of the case, for its result, describes the
+    search.
 
     Args:
         spec: A spec whose batch size is `max`.

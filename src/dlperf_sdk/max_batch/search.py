@@ -44,7 +44,7 @@ class SearchResult:
 
 
 def resolution(size: int) -> int:
-    """Return the resolution of the search near a size, in units of the size: 1 up to `FINE` (32), then size / 32."""
+    """Return how exactly the search finds a limit near `size`: 1 below 64, else `size` / 32, rounded down."""
     return max(1, size // FINE)
 
 

@@ -269,7 +269,7 @@ class Registry:
 
     @contextmanager
     def wrap_plugin_errors(self, group: str, name: str, action: str) -> Iterator[None]:
-        """Return a context in which an unexpected exception of a plugin's code becomes a `PluginError`.
+        """Return a context manager whose block raises a `PluginError` in place of an unexpected exception.
 
         Args:
             group: The plugin's group.
@@ -277,8 +277,8 @@ class Registry:
             action: What the plugin was to do, as a verb with its objects, for the message `… cannot ACTION: …`.
 
         Raises:
-            PluginError: in place of any `Exception` or `SystemExit` other than a `DlperfError`, which passes
-                unchanged. The message names the distribution and the line that raised.
+            PluginError: on leaving the block, in place of any `Exception` or `SystemExit` other than a `DlperfError`,
+                which passes unchanged. The message names the distribution and the line that raised.
         """
         try:
             yield

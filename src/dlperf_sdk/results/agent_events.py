@@ -15,16 +15,16 @@ from dlperf_sdk.results.records import Failure, Repeat
 def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
     """Return the finished repeat that an event `attempt-ended` reports, or the failure that it reports.
 
-    If the event has no failure, but its records are missing or invalid, the returned failure has the kind
+    If `failure` is None in the event, but its records are missing or invalid, the returned failure has the kind
     `invalid-record`.
 
     Args:
         event: The event of agent 0, as JSON values: `attempt` (its number), `status` (`ok` or the kind of failure),
-            `failure` (an object; None without one), and the lists `records`, `series` and `exits`.
+            `failure` (an object; None if the attempt did not fail), and the lists `records`, `series` and `exits`.
 
     Raises:
         DocumentError: the event's failure is not an object, or a field of it breaks the schema `result`.
-        KeyError: the event has no `failure`, or the failure has no `kind` or `message`.
+        KeyError: the key `failure` is missing, or the failure has no `kind` or `message`.
     """
     if event["failure"] is not None:
         return failure_from(event["failure"])

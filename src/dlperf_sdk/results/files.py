@@ -15,14 +15,14 @@ from dlperf_sdk.errors import StoreError
 
 @contextmanager
 def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
-    """Return a context in which an `OSError` becomes a `StoreError` that names `path` and gives advice.
+    """Return a context manager whose block raises a `StoreError` with advice in place of an `OSError`.
 
     Args:
-        path: Path of the file or directory that is written in the context.
+        path: Path of the file or directory that is written in the block; the message names it.
         option: The command-line option with which the user chooses another place; the advice names it.
 
     Raises:
-        StoreError: in place of an `OSError`.
+        StoreError: on leaving the block, in place of an `OSError`.
     """
     try:
         yield
@@ -57,7 +57,7 @@ def check_replaceable(path: Path) -> None:
 
 @contextmanager
 def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
-    """Return a context whose value is an open descriptor of a directory below `root`. Leaving the context closes it.
+    """Return a context manager that yields an open descriptor of a directory below `root`, and closes it at the end.
 
     Missing directories are created, with the mode 0700, and made durable.
 

@@ -17,7 +17,7 @@ def measured_of(spec: RunSpec, workload: Workload, device: str, repeats: tuple[R
 
     Args:
         spec: The case, with a number as batch size.
-        workload: The size of what was trained.
+        workload: The result's facts about the model, of which the FLOPs per sample and the unit are used.
         device: The kind of device that was used, such as `cuda`.
         repeats: The finished repeats.
     """
@@ -77,10 +77,11 @@ def data_wait_fraction(repeat: Repeat) -> float:
 
 
 def input_rate(repeat: Repeat, batch_size: int) -> float | None:
-    """Return the samples per second that the threads which queue batches for all trainers can make together.
+    """Return the samples per second that the queues of all trainers together could supply; None if that is unknown.
 
-    The time in which a thread waits for room in its queue does not count. None if a trainer has no queue of batches, or
-    no time was spent on its batches inside the window.
+    Threads or sender processes fill a trainer's queue with batches. The time in which they wait for room in the queue
+    does not count. The rate is unknown if a trainer has no queue, or if no time was spent on its batches inside the
+    window.
 
     Args:
         repeat: The finished repeat.
@@ -146,7 +147,7 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
     Args:
         name: Name of the metric.
         unit: Unit of the values.
-        repeats: One value per repeat, at least one. Below six repeats the ends of the interval are None.
+        repeats: One value per repeat, at least one. With fewer than six, the ends of the interval are None.
         note: Note for readers, such as a convention or a source; empty for none.
 
     Raises:
@@ -160,18 +161,16 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
 def measured_metric(
     name: str, unit: str, repeats: Sequence[float | None], note: str = ""
 ) -> tuple[Metric, ...]:
-    """Return the metric if every repeat has a value, else an empty tuple.
+    """Return a tuple of one metric, or an empty tuple if a repeat has no value, or there are no repeats.
 
+    The metric is that of `metric`: its value is the median over the repeats, with a distribution-free interval of 95 %.
     A metric of some of the repeats would not represent the case.
 
     Args:
         name: Name of the metric.
         unit: Unit of the values.
-        repeats: One value per repeat; None for a repeat without a value. Without repeats there is no metric.
+        repeats: One value per repeat; None for a repeat without a value.
         note: Note for readers, such as a convention or a source; empty for none.
-
-    Returns:
-        A tuple of one metric, or an empty one.
     """
     values = [value for value in repeats if value is not None]
     if not values or len(values) < len(repeats):

@@ -86,7 +86,7 @@ def _disturbances(repeats: tuple[Repeat, ...], times: list[list[float]]) -> Iter
 
 
 def spread(repeats: tuple[Repeat, ...]) -> Verdict:
-    """Check that the standard deviation of the throughput between repeats is at most `SPREAD` times the median.
+    """Check that the standard deviation of the throughput between repeats is at most 2 % (`SPREAD`) of the median.
 
     The standard deviation is estimated from the mean difference between repeats. Unlike the range, it does not grow
     with the number of repeats. With fewer than two repeats the verdict is inconclusive.

@@ -78,21 +78,26 @@ class SteadyState:
 
     @property
     def is_steady(self) -> bool:
-        """True if all deviations are small, except that from the last quarter, which is too noisy to be considered."""
+        """True if the deviations from the last three quarters, from the last half and from the straight line are small.
+
+        The deviation from the window's last quarter is too noisy to be considered. The line is fitted to all steps.
+        """
         return all(deviation.is_small for deviation in _select_required(self.deviations))
 
     @property
     def is_unsteady(self) -> bool:
-        """True if a deviation other than that from the straight line is large. The line may not fit the steps."""
+        """True if the deviation from the window's last three quarters, last half or last quarter is large.
+
+        That from the straight line through all steps does not count: the line may not fit the steps.
+        """
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
     @property
     def deciding(self) -> Deviation:
         """The deviation that decides whether the window is steady.
 
-        For an unsteady window, it is the one whose interval lies farthest above the limit, without that from the
-        straight line. For any other window, it is the one whose interval reaches farthest from zero, without that from
-        the last quarter.
+        For an unsteady window, it is the one that `is_unsteady` considers whose interval lies farthest above the limit.
+        For any other window, it is the one that `is_steady` considers whose interval reaches farthest from zero.
         """
         if self.is_unsteady:
             return max(
@@ -110,7 +115,7 @@ def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     their periodic variation. `SteadyState.warmup` is 0 if they are steady as measured.
 
     Args:
-        series: Positive step times in seconds, a sequence of at least `FEWEST_STEPS` for each repeat, at least
+        series: Positive step times in seconds, a sequence of at least 20 (`FEWEST_STEPS`) for each repeat, at least
             one repeat. All are cut to the length of the shortest.
     """
     steps = min(map(len, series))

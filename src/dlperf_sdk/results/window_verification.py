@@ -75,12 +75,14 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
 def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Verdict:
     """Return the verdict `window-verified`: `fail` if there is a failure, else `inconclusive` if there is a doubt.
 
-    It is `pass` without either. The text of the verdict states the first failure or doubt.
+    It is `pass` if there is neither.
 
     Args:
-        failures: Clauses that say what is wrong; empty if nothing is.
-        doubts: Clauses that say why the evidence does not suffice; empty if it does.
-        checked: A sentence that says what was checked.
+        failures: Clauses that say what is wrong; empty if nothing is. The verdict's text states the first one, and the
+            number of the others.
+        doubts: Clauses that say why the evidence does not suffice; empty if it does. The text states the first one.
+        checked: A sentence that says what was checked. It is the text of `pass`, and follows the doubt in that of
+            `inconclusive`; a failure does not have it.
     """
     if failures:
         return Verdict(NAME, INTEGRITY, FAIL, state_first(failures))
@@ -93,7 +95,7 @@ def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Ve
 def locate_replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
     """Yield (location, record, replica) for each replica of all repeats.
 
-    A location is a text such as `(repeat 1, replica 0)`.
+    A location is a text such as `(repeat 1, replica 0)`, with the number of the attempt and the index of the replica.
     """
     for repeat in repeats:
         for record in repeat.records:

@@ -30,7 +30,7 @@ class Asynchrony(Training):
     """
 
     def test_nothing_changes_after_synchronize(self, any_cell: Cell) -> None:
-        """In the case of the cell, the parameters do not change for 0.1 s after `synchronize` returns, on any rank."""
+        """With the settings of `any_cell`, no rank's parameters change within 0.1 s after `synchronize` returns."""
         spec = self.spec_of(any_cell)
         self._skip_blocking_pair(spec)
         assert all(answer["settled"] for answer in self._values_of(spec)), advice(
@@ -40,7 +40,7 @@ class Asynchrony(Training):
         )
 
     def test_accelerator_is_asynchronous(self, any_cell: Cell) -> None:
-        """In the case of the cell, on a device other than a CPU, no rank has the clock "blocking". Skipped on a CPU."""
+        """With the settings of `any_cell`, no rank has the clock "blocking". Skipped on a CPU."""
         device = device_of(self.device, self.plugin)
         if device == "cpu":
             pytest.skip("on a CPU the host may do the work of a step itself, so the clock may be 'blocking'")
@@ -56,8 +56,8 @@ class Asynchrony(Training):
     def test_step_does_not_synchronize(self, any_cell: Cell) -> None:
         """When the last of several calls of `step` returns, each rank's device still has the work of a step or more.
 
-        The steps are those of the cell's case. Skipped if the clock of all ranks is "blocking"; single ranks with that
-        clock are left out.
+        The trainers have the settings of `any_cell`. Skipped if the clock of all ranks is "blocking"; single ranks with
+        that clock are left out.
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
@@ -77,11 +77,11 @@ class Asynchrony(Training):
                 )
 
     def test_synchronize_waits(self, any_cell: Cell) -> None:
-        """In the case of the cell, all steps are done when `synchronize` returns, on every rank.
+        """With the settings of `any_cell`, all steps are done when `synchronize` returns, on every rank.
 
-        After that, reading the losses takes hardly any time. With the clock "event", the time between the device's
-        events is at most the time that the host waited. Skipped if the clock of all ranks is "blocking"; single ranks
-        with that clock are left out.
+        The evidence is that reading the losses after it takes hardly any time, and, with the clock "event", that the
+        time between the device's events is at most the time that the host waited. Skipped if the clock of all ranks is
+        "blocking"; single ranks with that clock are left out.
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
@@ -97,10 +97,10 @@ class Asynchrony(Training):
                 )
 
     def test_blocking_step_completes_before_returning(self, cell: Cell) -> None:
-        """With the clock "blocking", hardly any work is left when the last step of the cell's case returns.
+        """With the clock "blocking", hardly any work is left when the last of several calls of `step` returns.
 
-        `synchronize` and reading the losses together take at most 40 % of the time of one step. Skipped with another
-        clock.
+        `synchronize` and reading the losses together then take at most 40 % of the time of one step. The trainer has
+        the settings of `cell`. Skipped if it has another clock.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]

@@ -20,14 +20,17 @@ from dlperf_sdk.worker.request import resolve
 
 
 class DeclaredCapabilities(FrameworkSubject):
-    """Tests of what the plugin declares: precisions in each cell of one replica, other values in the plainest case.
+    """Tests of what the plugin declares: precisions in each cell of one replica, each other value by itself.
 
-    The plainest case has the first model for which the plugin does not refuse the value. Each test is skipped where
-    its case cannot run: see `FrameworkSubject`.
+    For such a value, all other settings are the plainest ones, and the model is the first one for which the plugin does
+    not refuse the value. Each test is skipped where its case cannot run: see `FrameworkSubject`.
     """
 
     def test_requested_precision_is_in_effect(self, cell: Cell) -> None:
-        """A run in the cell's precision passes `precision-effective`: outputs deviate from fp32 within its bounds."""
+        """With the settings of `cell`, a run is valid, and passes the check `precision-effective`.
+
+        That check passes if the outputs deviate from fp32 by an amount within the bounds of the cell's precision.
+        """
         spec = self.spec_of(cell)
         judgement = verdict(self.require_valid_result(spec), "precision-effective")
         assert judgement.outcome == PASS, advice(
@@ -38,17 +41,18 @@ class DeclaredCapabilities(FrameworkSubject):
         )
 
     def test_requested_compiler_is_in_effect(self, compiler: str) -> None:
-        """A run with the compiler of that name is valid, and its record has this compiler as the observed one."""
+        """A run with the compiler named `compiler` is valid, and its first record reports this compiler."""
         self._check_observed(self.select_accepted_spec(compiler=compiler), "compiler", compiler)
 
     def test_requested_layout_is_in_effect(self, layout: str) -> None:
-        """A run with the layout `nchw` or `nhwc` is valid, and its record has this layout as the observed one."""
+        """A run with `layout`, which is `nchw` or `nhwc`, is valid, and its first record reports this layout."""
         self._check_observed(self.select_accepted_spec(layout=layout), "layout", layout)
 
     def test_trains_from_data_source(self, source: str) -> None:
-        """A run with the data source of that name is valid, and leaves no process, file or shared memory behind.
+        """A run with the data source named `source` is valid, and leaves no process, file or shared memory behind.
 
-        Skipped if none of the models takes the source, or if the source needs a module that is not installed.
+        If the source reads a folder, the suite writes a small one for it. Skipped if none of the models takes the
+        source, or if the source needs a module that is not installed.
         """
         with _data(source) as text:
             models = {name: self.registry.model(name) for name in self.models_to_test()}
@@ -64,7 +68,7 @@ class DeclaredCapabilities(FrameworkSubject):
             )
 
     def test_gradient_accumulation_is_one_step(self) -> None:
-        """A step of two micro-batches counts as one step and takes all samples of the batch; the run is valid.
+        """A run whose steps have two micro-batches is valid, and counts every sample of a batch once per step.
 
         If the plugin does not declare accumulation, planning must refuse the case with Unsupported.
         """

@@ -34,7 +34,7 @@ SINGLE, PAIR = "1n1d", "1n2d"
 
 @frozen
 class Cell:
-    """One cell of the matrix: a precision, a compiler and a strategy, for the first of its models that is accepted."""
+    """Settings that a conformance test tries: a precision, a compiler, a strategy, and models to choose from."""
 
     models: tuple[str, ...]
     """The models to choose from, in order of preference; the first one that the plugin does not refuse is taken."""
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The values for a `RunSpec`, by field: precision, compiler, topology, and strategy if any; no model."""
+        """Name of a field of `RunSpec` → value: `precision`, `compiler`, `topology`, and `strategy` if it is set."""
         placement = (
             {"topology": SINGLE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
         )

@@ -37,7 +37,7 @@ class ControllerHalf(FrameworkSubject):
     """Tests of the half of a framework plugin that the core imports. They need no installed framework."""
 
     def test_plugin_loads(self) -> None:
-        """The plugin loads under its name, implements an installed model, and declares the plainest values.
+        """The plugin loads under its name, has a trainer for an installed model, and declares the plainest values.
 
         The plainest values are fp32, no compiler, the layout `auto`, and the default data source.
         """
@@ -133,9 +133,10 @@ class ControllerHalf(FrameworkSubject):
             )
 
     def test_declared_names_exist(self) -> None:
-        """In each model's plainest case, the bundle has the files of the code that the plugin names.
+        """For each model, the bundle has the modules of the runtime, the trainer and the function `processes`.
 
-        That code is the runtime, the trainer, and the function that lists the processes.
+        The plugin names these as `module:attribute`; whether the attribute exists is not checked. The case is in fp32
+        on one device without a compiler.
         """
         for model in self.models_to_test():
             plan = make_plan(self.spec(model), self.registry)
@@ -166,10 +167,11 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_declared_values_are_not_always_refused(self, kind: str) -> None:
-        """Planning accepts each value of a kind that the plugin declares, with at least one device and one model.
+        """Planning accepts each value that the plugin declares for `kind`, with at least one of its devices and models.
 
-        `kind` is a kind of capability, such as `precision`. The device need not be on this machine. Skipped if models
-        that the suite does not try might accept a refused value.
+        `kind` is a kind of capability, such as `precision`. A case that is refused only because this machine lacks the
+        device counts as accepted. Skipped if a value is refused for all models that the suite tries, and the plugin has
+        a trainer for another installed model, which might accept it.
         """
         plugin, names = self.plugin, self.registry.names("models")
         implemented = {name for name in names if self.registry.trainer(plugin, self.registry.model(name))}
@@ -187,7 +189,8 @@ class ControllerHalf(FrameworkSubject):
     def test_refused_values_have_a_reason(self) -> None:
         """The plugin's `explain_refusal` returns None, or a string of more than three words.
 
-        It is called for each model with each pair of declared values.
+        It is called for each model with each pair of values that the plugin declares, such as a precision and a
+        compiler.
         """
         plugin = self.plugin
         for spec in self._combine():

@@ -41,7 +41,7 @@ class Ending(Training):
     def test_out_of_memory_is_distinguished_from_other_errors(self, model: str) -> None:
         """The runtime's `is_out_of_memory` is true for MemoryError, and false for three other errors of the suite.
 
-        It is called in the plainest case of the model of that name.
+        It is called in a worker that trains the model named `model` in fp32 on one device without a compiler.
         """
         answers = self._answer(model)["out_of_memory"]
         misjudged = [
@@ -56,11 +56,11 @@ class Ending(Training):
         )
 
     def test_own_out_of_memory_error_is_recognized(self) -> None:
-        """A step for which there is no memory ends with a failure of the kind `out-of-memory`.
+        """A step for which there is too little memory ends with a failure of the kind `out-of-memory`.
 
-        If the framework ends the process instead, the log must have words that the core takes for running out of
-        memory. Skipped on a device other than a CPU, whose memory cannot be bounded, and if even the largest batch
-        fits.
+        The memory of the worker is limited, and three batch sizes are tried in ascending order. If the framework ends
+        the process instead, the log must have words that the core takes for running out of memory. Skipped on a device
+        other than a CPU, whose memory cannot be limited, and if even the largest batch fits.
         """
         device = device_of(self.device, self.plugin)
         if device != "cpu":

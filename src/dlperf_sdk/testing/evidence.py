@@ -23,9 +23,10 @@ class Evidence(Training):
     """
 
     def test_deviation_depends_on_weights(self, cell: Cell) -> None:
-        """In the case of the cell, the trainer's `deviation` is not a finite number if all weights are NaN.
+        """With the settings of `cell`, the trainer's `deviation` is not a finite number if all weights are NaN.
 
-        A trainer that raises an error for such weights passes.
+        `deviation` is how far the model's outputs are from those in fp32. A trainer that raises an error for such
+        weights passes.
         """
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
@@ -35,9 +36,9 @@ class Evidence(Training):
         )
 
     def test_observed_settings_are_not_copied_from_request(self, cell: Cell) -> None:
-        """The trainer's `observed` does not repeat a precision or compiler of the request that does not exist.
+        """If the request has a precision or compiler that does not exist, the trainer's `observed` does not repeat it.
 
-        The cell gives the rest of the request. A trainer that raises an exception for the name passes.
+        All other settings of the request are those of `cell`. A trainer that raises an exception for the name passes.
         """
         claims = self._evidence(cell)["claims"]
         repeated = [name for name in ("precision", "compiler") if claims.get(name) == NO_SETTING]
@@ -51,7 +52,7 @@ class Evidence(Training):
     def test_unknown_names_are_refused(self, cell: Cell) -> None:
         """The worker half raises `Unsupported` for an unknown precision, compiler, layout, strategy or data source.
 
-        The message has the unknown name. The cell gives the rest of the request.
+        The message has the unknown name. One setting at a time is unknown; the others are those of `cell`.
         """
         refusals = self._values_of_cell(cell)["refusals"]
         accepted = {

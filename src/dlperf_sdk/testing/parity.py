@@ -25,19 +25,25 @@ class Following(FrameworkSubject):
     """
 
     def test_follows_reference(self, cell: Cell) -> None:
-        """The cell's case, one replica from the canonical weights on the canonical batch, passes parity."""
+        """With the settings of `cell`, one replica follows the model's float64 reference: its parity is `pass`.
+
+        It trains from the canonical weights on the canonical batch.
+        """
         self._check_follows(self.spec_of(cell))
 
     def test_replicas_follow_reference(self, pair: Cell) -> None:
-        """The case of the cell `pair`, with two replicas, passes parity: equal replicas could be equally wrong."""
+        """With the settings of `pair`, two replicas follow the model's float64 reference: the parity is `pass`.
+
+        Replicas that are equal to each other could be equally wrong.
+        """
         self._check_follows(self.spec_of(pair))
 
     def test_follows_other_references(self, model: str) -> None:
-        """One replica of the model in fp32 passes parity with each further case of the model's reference.
+        """In fp32, one replica of `model` follows each case of the model's reference that ordinary runs do not use.
 
-        Further cases cover what the case of ordinary runs does not, such as first gradients of layers before a gamma of
+        These cases cover what the case of ordinary runs does not, such as first gradients of layers before a gamma of
         zero. The full-size case is not run here, but by `dlperf verify --case full`. The workers have as many threads
-        as in ordinary runs. Skipped if the reference has no further case.
+        as in ordinary runs. Skipped if the reference has no such case.
         """
         references = self.registry.model(model).references
         cases = (
@@ -62,7 +68,7 @@ class Following(FrameworkSubject):
             self._check_passed(f"{self.framework} {model}, case {case}", row.parity)
 
     def test_gradient_accumulation_follows_reference(self) -> None:
-        """A step of two micro-batches passes parity with the reference of the whole batch.
+        """A replica whose steps have two micro-batches follows the reference of the whole batch.
 
         Only a model without batch norm is tried, since batch norm sees each micro-batch alone. Skipped if there is no
         such model with a reference, or if the plugin does not declare accumulation.

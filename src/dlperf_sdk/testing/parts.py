@@ -22,9 +22,10 @@ class Parts(FrameworkSubject):
     """
 
     def test_input_is_taken_alone(self) -> None:
-        """With `part="input"`, each batch of the window has the labels of the data source, and no state changes.
+        """A run with `part="input"` takes batches with the labels of the data source, and changes no state.
 
-        Skipped if the plugin declares no data source without a folder that gives input.
+        The verdict `window-verified` of the run must be `pass`. Skipped if the plugin declares no data source whose
+        input takes work and that needs no folder.
         """
         source = next(
             (
@@ -47,9 +48,10 @@ class Parts(FrameworkSubject):
         )
 
     def test_communication_is_exchanged_alone(self) -> None:
-        """With `part="communication"`, buffers of the gradients' size hold the replicas' mean after the window.
+        """A run with `part="communication"` averages buffers of the gradients' sizes over two replicas, and no more.
 
-        Skipped if the plugin declares no strategy that is a collective.
+        The verdict `window-verified` of the run must be `pass`. Skipped if the plugin declares no strategy that is a
+        collective.
         """
         strategies = sorted(
             name for name in self.plugin.capabilities.strategies if STRATEGIES[name].is_collective
@@ -64,7 +66,7 @@ class Parts(FrameworkSubject):
         )
 
     def test_compute_exchanges_nothing(self) -> None:
-        """With `part="compute"`, two replicas train on their canonical shards, and end with different parameters.
+        """In a run with `part="compute"`, two replicas train on their own shards, and end with different parameters.
 
         Skipped if the plugin does not declare the strategy `independent`.
         """

@@ -35,9 +35,11 @@ class ProcessList(FrameworkSubject):
     """Tests of the function that lists the processes. They start none."""
 
     def test_nodes_list_their_processes_with_the_addresses_that_they_get(self) -> None:
-        """Each node lists the same processes of its own with the addresses that it gets as with those of all nodes.
+        """The plugin's `processes` lists the same processes of a node, whether it knows all nodes or those it needs.
 
-        Each declared device and strategy is tried, on three nodes of two devices.
+        In a run, a node knows the addresses of itself and of node 0. It gets those of further nodes only if the list
+        has placeholders for them, such as `<host of node 2>`. Each declared device and strategy is tried, on three
+        nodes of two devices.
         """
         capabilities = self.plugin.capabilities
         for device, strategy in product(sorted(capabilities.devices), sorted(capabilities.strategies)):

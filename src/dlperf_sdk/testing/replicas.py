@@ -23,9 +23,9 @@ class Replicas(FrameworkSubject):
     """
 
     def test_replicas_are_equal(self, pair: Cell) -> None:
-        """In the case of the cell `pair`, whose strategy synchronizes gradients, replicas end with equal parameters.
+        """With the settings of `pair`, a run of two replicas is valid, and both end with equal parameters.
 
-        With an asynchronous strategy the replicas may differ: the run must only be valid.
+        If the strategy of `pair` is asynchronous, the replicas may differ: the run must only be valid.
         """
         spec = self.spec_of(pair)
         result = self.require_valid_result(spec)
@@ -39,7 +39,7 @@ class Replicas(FrameworkSubject):
         )
 
     def test_asynchronous_replicas_exchange_updates(self, pair: Cell) -> None:
-        """If the strategy of the cell `pair` is asynchronous, replica 0 has other losses than one that trains alone.
+        """If the strategy of `pair` is asynchronous, replica 0 of two has other losses than one that trains alone.
 
         With asynchronous updates no single trajectory is correct, but that of a replica alone is wrong. Skipped with
         other strategies, and in narrow precisions, whose rounding may hide the other replica's updates.
@@ -62,7 +62,7 @@ class Replicas(FrameworkSubject):
         )
 
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
-        """In the case of the cell `pair`, the replicas have different losses in the first step.
+        """With the settings of `pair`, the two replicas have different losses in the first step.
 
         Each of the two trains on its own canonical shard.
         """
@@ -75,7 +75,7 @@ class Replicas(FrameworkSubject):
         )
 
     def test_independent_replicas_exchange_nothing(self) -> None:
-        """With the strategy `independent`, the replicas end with different parameters.
+        """With the strategy `independent`, the two replicas of a run end with different parameters.
 
         This test is the control: without it, equal replicas would prove nothing. Skipped if the plugin does not declare
         the strategy.

@@ -24,7 +24,10 @@ class Reports(Training):
     """
 
     def test_framework_version_is_reported(self, model: str) -> None:
-        """The runtime's `facts`, in the plainest case of the model, have a `framework_version` with a digit."""
+        """The runtime's `facts` have a `framework_version`, a text with a digit.
+
+        The worker trains the model named `model` in fp32 on one device without a compiler.
+        """
         version = self._answer(model)["facts"].get("framework_version")
         assert isinstance(version, str) and any(letter.isdigit() for letter in version), advice(
             f"`facts()` gives framework_version {version!r}.",
@@ -33,7 +36,7 @@ class Reports(Training):
         )
 
     def test_peak_memory_is_plausible(self, cell: Cell) -> None:
-        """In the case of the cell, the runtime's `peak_memory` is None on a CPU.
+        """With the settings of `cell`, the runtime's `peak_memory` is None on a CPU.
 
         On other devices it is at least the bytes of float32 parameters and their gradients.
         """
@@ -59,8 +62,8 @@ class Reports(Training):
     def test_trace_has_a_summary(self, tmp_path: Path) -> None:
         """The framework's profiler writes a trace with events that `Capabilities.trace` names as work.
 
-        The plainest case of the first model is traced. Skipped if the plugin declares no profiler, or no events of work
-        on the device. `tmp_path` is a directory for temporary files, which pytest provides.
+        The first model is traced in fp32 on one device without a compiler. Skipped if the plugin declares no profiler,
+        or no events of work on the device. `tmp_path` is a directory for temporary files, which pytest provides.
         """
         declared, device = self.plugin.capabilities.trace, device_of(self.device, self.plugin)
         if declared is None:
@@ -83,15 +86,15 @@ class Reports(Training):
         )
 
     def test_replica_reports_its_device(self, any_cell: Cell) -> None:
-        """Each record of a run of the cell's case names a device for each of its replicas."""
+        """With the settings of `any_cell`, a run is valid, and each record names a device for each of its replicas."""
         for record in self.require_valid_result(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
 
     def test_observed_settings_equal_requested(self, cell: Cell) -> None:
-        """In the case of the cell, the trainer's `observed` has the requested precision.
+        """With the settings of `cell`, the trainer's `observed` has the requested precision.
 
-        If it has compiler, strategy or accumulation, their values are the requested ones.
+        If it has `compiler`, `strategy` or `accumulation`, their values are the requested ones.
         """
         spec = self.spec_of(cell)
         observed = self._values_of(spec)[0]["observed"]

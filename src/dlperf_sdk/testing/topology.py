@@ -76,9 +76,10 @@ class TopologyConformance(Conformance):
         )
 
     def test_commands_are_pure(self) -> None:
-        """Two calls of the launcher's `commands` return the same non-empty commands, with the job's ID or its bundle.
+        """Two calls of the launcher's `commands` return equal, non-empty sequences of commands.
 
-        Each word of a command is a string. The test does not check that `commands` starts nothing.
+        Each command is a sequence of words, which are strings. At least one word contains the job's ID or the name of
+        its bundle. The test does not check that `commands` starts nothing.
         """
         job = self._job("conformance", Path("/nowhere/case.pyz"), self.nodes)
         commands = self.plugin.commands(job)
@@ -98,11 +99,11 @@ class TopologyConformance(Conformance):
         assert reason is None or len(reason.split()) > 3, reason
 
     def test_one_node(self) -> None:
-        """A run on one node succeeds."""
+        """A run of the suite's case on one node succeeds."""
         self._run(1)
 
     def test_several_nodes(self) -> None:
-        """A run on `nodes` nodes succeeds, and each rank has a record. Skipped if `nodes` is 1."""
+        """A run of the suite's case on `nodes` nodes succeeds, and each rank has a record. Skipped if `nodes` is 1."""
         if self.nodes < 2:
             pytest.skip("the suite is limited to one node here")
         result = self._run(self.nodes)
@@ -114,7 +115,10 @@ class TopologyConformance(Conformance):
         )
 
     def test_failed_start_is_reported(self) -> None:
-        """With a broken bundle, the launcher's `launch` raises Unavailable or LostNode, or reports no success."""
+        """With a bundle that cannot start, the launcher reports no success.
+
+        Its `launch` or the event stream raises Unavailable or LostNode, or no event `ended` is without a failure.
+        """
         with TemporaryDirectory() as folder:
             broken = Path(folder) / "broken.pyz"
             with zipfile.ZipFile(broken, "w") as archive:

@@ -24,7 +24,7 @@ class Training(FrameworkSubject):
     """
 
     def test_trains(self, cell: Cell) -> None:
-        """A run of the cell's case succeeds, and none of its integrity verdicts fails.
+        """With the settings of `cell`, a run succeeds, and none of its integrity verdicts fails.
 
         A case in fp32 without a compiler must not be refused.
         """
@@ -38,7 +38,7 @@ class Training(FrameworkSubject):
         self.require_valid_result(spec)
 
     def test_worker_answers(self, cell: Cell) -> None:
-        """In the case of the cell, the methods of `Runtime` and `Trainer` raise no exception, on any rank."""
+        """With the settings of `cell`, the methods of `Runtime` and `Trainer` raise no exception, on any rank."""
         spec = self.spec_of(cell)
         failed = self._first_failed(self.answers_of(spec))
         self.skip_if_unfinished(failed)
@@ -51,7 +51,7 @@ class Training(FrameworkSubject):
     def test_parameters_match_manifest(self, model: str) -> None:
         """The trainer's `parameters` are those of the model's manifest: names, order and shapes are equal.
 
-        The arrays are float32 in C order. The model's plainest case is used.
+        The arrays are float32 in C order. The model named `model` is trained in fp32 on one device without a compiler.
         """
         answer = self.answers_of(self.spec(model))[0]
         manifest = (
@@ -72,7 +72,7 @@ class Training(FrameworkSubject):
         )
 
     def test_starts_from_canonical_weights(self, cell: Cell) -> None:
-        """In the case of the cell, each parameter equals its canonical weights exactly before the first step."""
+        """With the settings of `cell`, each parameter equals its canonical weights exactly before the first step."""
         spec = self.spec_of(cell)
         different = self._values_of(spec)[0]["initial"]
         assert not different, advice(
@@ -84,7 +84,7 @@ class Training(FrameworkSubject):
         )
 
     def test_deviation_has_no_side_effects(self, cell: Cell) -> None:
-        """In the case of the cell, a call of the trainer's `deviation` leaves the parameters unchanged, bit by bit."""
+        """With the settings of `cell`, a call of the trainer's `deviation` leaves the parameters unchanged."""
         spec = self.spec_of(cell)
         assert self._values_of(spec)[0]["traceless"], advice(
             f"{describe(spec)}: `deviation` changed the parameters.",
@@ -93,9 +93,10 @@ class Training(FrameworkSubject):
         )
 
     def test_every_step_updates(self, cell: Cell) -> None:
-        """In the case of the cell, each canonical step changes the parameters, and its samples are the batch size.
+        """With the settings of `cell`, each step changes the parameters, and reports `batch_size` samples.
 
-        In a precision with a loss scaler, steps need not change the parameters: the scaler may skip them.
+        Several steps are taken on the canonical batch by one replica; `batch_size` is the suite's attribute. In a
+        precision with a loss scaler, steps need not change the parameters: the scaler may skip them.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -112,7 +113,7 @@ class Training(FrameworkSubject):
         )
 
     def test_loss_handles_stay_valid(self, cell: Cell) -> None:
-        """In the case of the cell, a loss handle gives the same value when it is read again after more steps.
+        """With the settings of `cell`, the loss of a step has the same value if it is read again after more steps.
 
         The losses also match those of another run of the case: the first one within the precision's `loss_tolerance`,
         each later one within the larger `grown_loss_tolerance` (`is_loss_of`), because in narrow formats training
@@ -137,7 +138,7 @@ class Training(FrameworkSubject):
         )
 
     def test_window_continues_first_steps(self, cell: Cell) -> None:
-        """In the case of the cell, losses of warm-up and window match those of further steps on the canonical batch.
+        """With the settings of `cell`, losses of warm-up and window match those of more steps on the canonical batch.
 
         The data source `synthetic` must therefore yield the complete canonical batch in every step. Losses match within
         the precision's tolerances (`is_loss_of`).
@@ -164,7 +165,7 @@ class Training(FrameworkSubject):
         )
 
     def test_dropout_is_in_effect(self, model: str) -> None:
-        """With the model's option `dropout` at 0.5, the loss of the first step differs from that without dropout.
+        """With the option `dropout` of `model` at 0.5, the loss of the first step differs from that without dropout.
 
         The verdict `precision-effective` must not fail in either run. Where dropout acts, and how much it drops, is not
         checked. Skipped for models without the option.
@@ -197,7 +198,10 @@ class Training(FrameworkSubject):
         return float(result.repeats[0].records[0].replicas[0].canonical_losses[0])
 
     def test_loss_falls(self, cell: Cell) -> None:
-        """In the case of the cell, the verdict `loss-falls` passes: the loss falls over the canonical steps."""
+        """With the settings of `cell`, the verdict `loss-falls` of a run is `pass`.
+
+        It passes if the loss of each replica falls during the steps on the canonical batch.
+        """
         judgement = verdict(self.require_valid_result(self.spec_of(cell)), "loss-falls")
         assert judgement.outcome == PASS, advice(
             judgement.detail,
@@ -227,10 +231,10 @@ class Training(FrameworkSubject):
 
 
 def is_loss_of(step: int, loss: float, losses: list[float], precision: str) -> bool:
-    """Return True if a run's loss of a step matches that of the same step in another run of the case.
+    """Return True if the loss of a step in one run matches the loss of that step in another run of the same case.
 
-    It matches within the precision's relative `loss_tolerance`; or within the larger `grown_loss_tolerance`, if no
-    other step of the other run has a closer loss.
+    Two losses match within the precision's relative `loss_tolerance`. They also match within the larger
+    `grown_loss_tolerance` if no other step of the other run has a closer loss.
 
     Args:
         step: Index of the step in `losses`.

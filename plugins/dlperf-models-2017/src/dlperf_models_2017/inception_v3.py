@@ -90,7 +90,10 @@ class InceptionV3Options:
 
     @property
     def convolutions(self) -> tuple[SizedConvolution, ...]:
-        """All convolutions for the image size and the heads of these options, in the order of the manifest."""
+        """The network's convolutions in the order of the manifest; those of the auxiliary head, if any, are the last.
+
+        Their sizes are those for `image_size`.
+        """
         return tuple(list_convolutions(self.image_size, self.auxiliary))
 
 

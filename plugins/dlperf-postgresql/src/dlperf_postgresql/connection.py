@@ -99,12 +99,12 @@ def connect(parameters: str, location: str) -> psycopg.Connection:
 def transaction(
     connection: psycopg.Connection, location: str, *, read_only: bool = False, seconds: float = LOST_SECONDS
 ) -> Iterator[None]:
-    """Return a context that is one transaction with time limits, in which the schema `dlperf` is searched first.
+    """Return a context manager whose block is one transaction with time limits; it searches the schema `dlperf` first.
 
-    The transaction is committed at the end of the context, and rolled back after an exception.
+    The transaction is committed at the end of the block, and rolled back after an exception.
 
     Args:
-        connection: The connection.
+        connection: The connection, which is in autocommit mode.
         location: Name of the database in messages.
         read_only: True for a transaction that cannot write, and that is rolled back in any case.
         seconds: Time limit in seconds, after which the server is regarded as lost, and the connection is ended.
@@ -112,7 +112,7 @@ def transaction(
     Raises:
         ConnectionLost: The connection ended, the server did not answer in time, or the transaction conflicted with
             another one.
-        StoreError: Any other error of psycopg, in its place.
+        StoreError: In place of any other error of psycopg.
     """
     try:
         with _limit(connection, seconds), connection.transaction(force_rollback=read_only):

@@ -99,7 +99,9 @@ class PostgresqlDatabase(ResultDatabase):
         return self._read(lambda connection: _select(connection, sql, largest))
 
     def describe_tables(self) -> Answer:
-        """Return a row for each column that a query can name: its table, name, SQL type and description.
+        """Return a row for each column that a query can name.
+
+        A row has four texts: the table, the column's name, its SQL type and its description.
 
         Raises:
             StoreError: The database cannot be used, has no results yet, or its tables are of another version.
@@ -124,13 +126,13 @@ class PostgresqlDatabase(ResultDatabase):
         return unpack(rows[0][0], f"The result {run_id} in {self.location}")
 
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return a mapping from run id to version, with those of the runs `run_ids` that the database has.
+        """Return a mapping from run id to the version of the stored result: when its file was changed, and its size.
 
-        The tables are created if there are none. After a lost connection, this is tried again with a new one, at most
-        three times.
+        Runs of `run_ids` that the database does not have are left out. The tables are created if there are none. After
+        a lost connection, this is tried again with a new one, at most three times.
 
         Raises:
-            StoreError: The database cannot be used, or its tables are of another version.
+            StoreError: The database cannot be used, or its tables are not those of this version of dlperf-sdk.
         """
         rows = self._write(
             lambda connection: connection.execute(
@@ -151,6 +153,7 @@ class PostgresqlDatabase(ResultDatabase):
 
         Raises:
             DocumentError: PostgreSQL cannot hold this result, or its records cannot be read.
+            TypeError: The result holds a value that JSON cannot represent.
             StoreError: The database cannot be used, or its tables are of another version.
         """
         document = pack(result)
@@ -177,12 +180,12 @@ class PostgresqlDatabase(ResultDatabase):
         self._write(replace)
 
     def upgrade(self) -> None:
-        """Build tables of an older version again from the complete results; do nothing if they have this version.
+        """Build tables of an older dlperf-sdk again from the complete results; do nothing if they are not older.
 
         The tables are created if there are none. A result that cannot be read is noted in the table `unreadable`.
 
         Raises:
-            StoreError: The database cannot be used, or its tables are of a newer version.
+            StoreError: The database cannot be used, or its tables are of a newer dlperf-sdk.
         """
         self._write(lambda connection: None, upgrade_older, _UPGRADE_SECONDS)
 

@@ -30,7 +30,7 @@ class PostgresqlTables(Tables):
     ADD_COLUMN = "ADD COLUMN IF NOT EXISTS"
 
     def columns(self, table: str) -> dict[str, str]:
-        """Return a dict from column to SQL type of a table in the schema `dlperf`, in the table's order.
+        """Return a dict from column to SQL type of `table` in the schema `dlperf`, in the order of its columns.
 
         It is empty if there is no such table.
 
@@ -56,7 +56,9 @@ class PostgresqlTables(Tables):
 
 
 def stored_version(connection: psycopg.Connection) -> int | None:
-    """Return the version of the tables in the database; None if there are none, and 0 if the table `store` is empty.
+    """Return the version of the tables in the database; None if there are none.
+
+    The table `store` holds the version; if it is empty, 0 is returned.
 
     Raises:
         psycopg.Error: A query failed.
@@ -77,8 +79,8 @@ def stored_version(connection: psycopg.Connection) -> int | None:
 def create_missing(connection: psycopg.Connection) -> int:
     """Create the tables if there are none, and return the version of the tables; call this in a transaction.
 
-    The rest of the transaction has the role of the schema's owner, if the user is a member of it, so that what one user
-    of a team creates, others can change.
+    Existing tables, of whatever version, are unchanged. If the user is a member of the role that owns the schema, the
+    rest of the transaction has this role, so that all users of a team can change what one of them creates.
 
     Raises:
         psycopg.Error: A statement failed.
@@ -110,8 +112,8 @@ def create_missing(connection: psycopg.Connection) -> int:
 def upgrade_older(connection: psycopg.Connection) -> int:
     """Build tables of an older version again from the complete results; return the version that the tables then have.
 
-    Tables of this or a newer version are unchanged; missing ones are created. A result that cannot be read any more is
-    noted in the table `unreadable`. Call this in a transaction.
+    The current version is `VERSION`. Tables of that or a newer version are unchanged; missing ones are created. A
+    result that cannot be read any more is noted in the table `unreadable`. Call this in a transaction.
 
     Raises:
         psycopg.Error: A statement failed.
@@ -144,6 +146,7 @@ def pack(result: Result) -> bytes:
 
     Raises:
         DocumentError: The records cannot be read, or the compressed result is larger than 256 MiB.
+        TypeError: The result holds a value that JSON cannot represent.
     """
     document = zlib.compress(json.dumps(result.to_dict()).encode())
     if len(document) > _LARGEST:
@@ -152,10 +155,12 @@ def pack(result: Result) -> bytes:
 
 
 def unpack(document: bytes, source: str) -> Result:
-    """Return the result in a compressed document, which anyone with access to the database may have written.
+    """Return the result in a compressed document.
+
+    The document is checked, since anyone with access to the database may have written it.
 
     Args:
-        document: Bytes that `pack` returned; others are refused.
+        document: Bytes that `pack` returned.
         source: Name of the result in messages.
 
     Raises:

@@ -83,7 +83,7 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
     The speedups are cells of the table `speedup`. Footnotes and observations are not included.
 
     Args:
-        figures: All figures of the collection, which has the name and the speedups.
+        figures: All figures of the collection, which hold the printed speedups.
 
     Raises:
         FileNotFoundError: The collection is not one of this distribution.
@@ -147,10 +147,12 @@ def numbers(text: str) -> list[tuple[float, int]]:
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Return True if `value`, rounded to the decimals of a printed number, may be that number.
+    """Return True if a printed number differs from a computed one by at most half a unit of its last decimal.
 
-    That is, they differ by at most half a unit of the last decimal. `decimals` is the number of decimals that are
-    printed.
+    Args:
+        number: The printed number.
+        decimals: Number of its decimals.
+        value: The computed number.
     """
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9
 

@@ -44,10 +44,11 @@ def tables(figures: Figures) -> tuple[Grid, ...]:
 
 
 def effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the throughput for each number of devices: number → effect.
+    """Return a dict from the number of devices (1, 2, 4, 8) to the effect of a factor on the throughput.
 
-    The numbers are in the order of `DEVICES`. The effect is the ratio between two values of the factor. Each setting of
-    the other factors is a separate unit of the test.
+    The effect is the throughput at one value of the factor, divided by that at the other: batch size 64 over 32,
+    synthetic over real data, ResNet-50 over Inception v3, and P100 over K80. Each setting of the other factors gives a
+    ratio of its own, which is a separate unit of the test.
 
     Args:
         figures: All figures of the collection `tf-cnn-2017`.
@@ -70,9 +71,10 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
 
 def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
-    """Return the effect of a factor on the speedup over one device for each number of devices: number → effect.
+    """Return a dict from the number of devices (1, 2, 4, 8) to the effect of a factor on the speedup over one device.
 
-    The numbers are in the order of `DEVICES`. The effect is the ratio between two values of the factor.
+    The effect is the speedup at one value of the factor, divided by that at the other, as in `effects`: batch size 64
+    over 32, synthetic over real data, ResNet-50 over Inception v3, and P100 over K80.
 
     Args:
         figures: All figures of the collection `tf-cnn-2017`.

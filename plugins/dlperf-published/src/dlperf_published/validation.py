@@ -32,7 +32,10 @@ class Trial:
 
     @property
     def depth(self) -> str:
-        """The larger of the two topologies and the predicted one: `2 → 4 nodes`, or `4 → 8 devices of a node`."""
+        """The larger of the two measured topologies and the predicted one, as text.
+
+        Examples are `2 → 4 nodes` and `4 → 8 devices of a node`.
+        """
         measured, predicted, unit = self.prediction.measured, self.prediction.topology, "nodes"
         if predicted.nodes == 1:
             return f"{measured.devices_per_node} → {predicted.devices_per_node} devices of a node"
@@ -121,7 +124,11 @@ def _triples(series: Iterable[TopologySpec]) -> Iterable[tuple[TopologySpec, Top
 
 
 def summary(trials: Sequence[Trial]) -> Summary:
-    """Return the statistics of `trials`, of which there must be at least one."""
+    """Return the statistics of `trials`.
+
+    Raises:
+        IndexError: There are no trials.
+    """
     plain = sorted(abs(trial.plain_error) for trial in trials)
     return Summary(
         trials=len(trials),

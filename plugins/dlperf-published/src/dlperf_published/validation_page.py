@@ -89,9 +89,9 @@ def validation() -> list[Block]:
 
 
 def limitation() -> str:
-    """Return text about the goal, the depths that have a point forecast, and unreliable intervals.
+    """Return several paragraphs, separated by empty lines, about the limitations of predictions.
 
-    It has several paragraphs, separated by empty lines.
+    They state the goal for the errors, the depths that have a point forecast, and how reliable the intervals are.
     """
     totals = {depth: summary(members) for depth, members in by_depth().items()}
     meeting = [depth for depth, total in totals.items() if total.accuracy.meets_goal]
@@ -135,7 +135,13 @@ def by_depth() -> dict[str, list[Trial]]:
 
 
 def rows_by_depth() -> dict[str, tuple[str, ...]]:
-    """Return a dict from depth, in sorted order, to the texts of the columns `HEADER[1:]` and `PLAIN` of its row."""
+    """Return a dict from depth (`Trial.depth`), in sorted order, to the other cells of its row, as texts.
+
+    They are the number of trials; the median, 90th percentile and maximum of the errors; the number of trials that are
+    too high; the median and 90th percentile of the errors with constant efficiency; the share of published throughputs
+    in the interval; and `yes` or `no` for a point forecast. Errors and share are percentages. The headings are
+    `HEADER[1:]` and `PLAIN`.
+    """
     rows = {}
     for depth, members in by_depth().items():
         total = summary(members)

@@ -43,7 +43,8 @@ def send(
 
     Args:
         result: The result.
-        tracker: Name of the tracker, such as `mlflow`, followed by `:DIR` if it writes to a directory.
+        tracker: Name of the tracker, such as `mlflow`, followed by `:DIR` if it writes to a directory; or a
+            `Destination`.
         redact: True to leave out the names of hosts and users.
         timeout: Time limit in seconds. At its end, the process is killed.
 

@@ -14,7 +14,10 @@ AUXILIARY_WEIGHT = 0.4
 
 
 class Convolution(NamedTuple):
-    """An entry of a table: a convolution without bias, followed by batch norm without gamma and by ReLU."""
+    """A layer of a branch: a convolution without bias, followed by batch norm without gamma and by ReLU.
+
+    `outputs` is the number of output channels; `height` and `width` are those of the kernel, in pixels.
+    """
 
     outputs: int
     height: int = 1
@@ -25,7 +28,7 @@ class Convolution(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """An entry of a table: a 3×3 pool, unpadded with stride 2, padded by one on all sides with stride 1.
+    """A layer of a branch: a 3×3 pool, unpadded with stride 2, padded by one on all sides with stride 1.
 
     An average ignores padding.
     """
@@ -36,7 +39,7 @@ class Pool(NamedTuple):
 
 
 class Split(NamedTuple):
-    """An entry of a table: two convolutions of the same input, whose outputs are concatenated along the channels."""
+    """A layer of a branch: two convolutions of one input, whose outputs are concatenated along the channels."""
 
     first: Convolution
     second: Convolution

@@ -94,7 +94,7 @@ class Branch(tf.Module):
     """The layers of a branch of `inception_v3`, one after another.
 
     `weights` are the `Weights` of the network, `name` is the branch's name in the manifest, such as `mixed.0.1`, and
-    `layers` is its tuple of entries.
+    `layers` is a tuple of `Convolution`, `Pool` and `Split` of `inception_v3`.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the branch.
@@ -111,9 +111,10 @@ class Branch(tf.Module):
 
 
 def build_layer(weights, name, layer):
-    """Return the module for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
+    """Return the `tf.Module` for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
 
-    `weights` are the `Weights` of the network, and `name` is the layer's name in the manifest.
+    It is called with images, a tensor in the layout of `weights`, and returns images in that layout. `weights` are the
+    `Weights` of the network, and `name` is the layer's name in the manifest.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the layer.
@@ -174,9 +175,10 @@ class InceptionV3Trainer(TensorFlowTrainer):
     """The trainer of Inception v3: classifies images. The loss is the cross entropy of both heads."""
 
     def build(self, options):
-        """Return the network; the manifest's shapes give the number of classes.
+        """Return the network, an `InceptionV3`: called with images, it returns a list of the logits of each head.
 
-        `options` is a dict with the values of the model's options, of which `auxiliary` is read.
+        `options` is a dict with the values of the model's options, of which `auxiliary` is read. The manifest's shapes
+        give the number of classes.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.

@@ -117,7 +117,9 @@ class InceptionV3Trainer(ResNet50Trainer):
     """The trainer of Inception v3: classifies images. The loss is the cross entropy of both heads."""
 
     def build(self, options):
-        """Return the network, a function of the `Weights` and a tensor of images that returns a list of logits.
+        """Return the network, a function of the `Weights` and a tensor of images.
+
+        It returns the logits of each head, a list of tensors (B, classes), the main head's first.
 
         `options` is a dict with the values of the model's options, of which `auxiliary` is read. The manifest's shapes
         give the number of classes.

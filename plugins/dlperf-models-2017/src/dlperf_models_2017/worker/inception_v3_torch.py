@@ -54,7 +54,10 @@ class Convolution(nn.Module):
 
 
 class Concatenation(nn.ModuleList):
-    """Modules with the same input, whose outputs are concatenated along the channels."""
+    """Modules with the same input, whose outputs are concatenated along the channels.
+
+    The constructor takes an iterable of the modules, each with an attribute `outputs`.
+    """
 
     @property
     def outputs(self):
@@ -72,8 +75,8 @@ class Concatenation(nn.ModuleList):
 class Branch(nn.Sequential):
     """The layers of a branch of `inception_v3`, one after another.
 
-    `layers` is the branch's tuple of entries. The input has `inputs` channels; the attribute `outputs` is the number of
-    output channels.
+    `layers` is a tuple of `Convolution`, `Pool` and `Split` of `inception_v3`. The input has `inputs` channels; the
+    attribute `outputs` is the number of output channels.
     """
 
     def __init__(self, inputs, layers):
@@ -85,9 +88,9 @@ class Branch(nn.Sequential):
 
 
 def build_layer(inputs, layer):
-    """Return the module for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
+    """Return the `nn.Module` for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
 
-    Its input has `inputs` channels.
+    It maps images (B, inputs, H, W) to images (B, outputs, H', W').
     """
     if isinstance(layer, Split):
         return Concatenation(Convolution(inputs, part) for part in layer)
@@ -136,7 +139,10 @@ class InceptionV3Trainer(TorchTrainer):
     """The trainer of Inception v3: classifies images. The loss is the cross entropy of both heads."""
 
     def build(self, options):
-        """Return the network; `num_classes` and `auxiliary` are read from `options`, a dict of the model's options."""
+        """Return the network, an `InceptionV3`: called with images, it returns a tuple of the logits of each head.
+
+        `options` is a dict with the values of the model's options, of which `num_classes` and `auxiliary` are read.
+        """
         return InceptionV3(options["num_classes"], options["auxiliary"])
 
     def outputs(self, network, batch):

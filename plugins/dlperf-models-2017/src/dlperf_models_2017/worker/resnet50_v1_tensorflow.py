@@ -9,7 +9,8 @@ class ResNet50V1Trainer(ResNet50Trainer):
     def build(self, options):
         """Return the network, ResNet-50 with the stride of each bottleneck in its first 1×1 convolution.
 
-        `options` is not used: the manifest's shapes give the number of classes.
+        It is a `tf.Module`: called with images, it returns logits, (B, classes). `options` is not used: the manifest's
+        shapes give the number of classes.
 
         Raises:
             ManifestError: The manifest lacks a parameter of the network.

@@ -9,7 +9,7 @@ class ResNet50V1Trainer(ResNet50Trainer):
     """The trainer of ResNet-50 v1: that of ResNet-50 with another network."""
 
     def build(self, options):
-        """Return the network, a function of the `Weights` and a tensor of images that returns logits.
+        """Return the network, a function of the `Weights` and a tensor of images that returns logits, (B, classes).
 
         It is ResNet-50 with the stride of each bottleneck in its first 1×1 convolution. `options` is not used: the
         manifest's shapes give the number of classes.

@@ -9,7 +9,8 @@ class ResNet50V1Trainer(resnet50.ResNet50Trainer):
     def build(self, options):
         """Return the network, ResNet-50 with the stride of each bottleneck in its first 1×1 convolution.
 
-        `options` is a dict with the values of the model's options, of which `num_classes` is read.
+        It is an `nn.Module`: called with images, it returns logits, (B, classes). `options` is a dict with the values
+        of the model's options, of which `num_classes` is read.
         """
         network = super().build(options)
         for block in network.modules():
