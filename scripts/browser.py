@@ -25,7 +25,7 @@ def found() -> str | None:
     The value of the environment variable DLPERF_BROWSER is returned as it is, without a check.
 
     Raises:
-        ImportError: Playwright is missing, and there is no other browser.
+        ImportError: No installed program is a browser, and Playwright, which may have one, cannot be imported.
         subprocess.TimeoutExpired: A browser does not print its version within a minute.
     """
     named = os.environ.get("DLPERF_BROWSER")

@@ -57,7 +57,7 @@ is 10 s and `KillWait` 15 s. A note gives the deadline of a test that has its ow
 def record(arguments: list[str]) -> int:
     """Run the tests that cause the faults, store their outcomes, and return pytest's exit code.
 
-    Outcomes of tests that did not run stay in the file.
+    The outcomes are written to `fault_outcomes.FILE`, where those of tests that did not run are kept.
 
     Args:
         arguments: Further arguments of pytest.

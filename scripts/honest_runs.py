@@ -73,7 +73,7 @@ def run_case(framework: str, fields: Fields, deadline: float) -> dict[str, Any] 
 
 
 def main() -> None:
-    """Run the cases that the output lacks, append their lines, and print the table."""
+    """Run the cases that the file of `--output` lacks, append their lines to it, and print a table of all lines."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

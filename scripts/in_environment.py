@@ -34,7 +34,9 @@ else:
 
 
 def beside(python: str, packages: list[str], alone: list[str]) -> Path:
-    """Return the directory with the given packages for an interpreter; install them if it is not complete.
+    """Return a directory that has the given packages for an interpreter, to be added to its import path.
+
+    If no earlier call has completed the directory, which is in `build/`, the packages are installed into it.
 
     Args:
         python: Path of the interpreter.

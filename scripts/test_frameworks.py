@@ -87,7 +87,7 @@ def test(framework: str, markers: str, with_builds: bool) -> None:
 
 
 def main() -> None:
-    """Run the tests of the frameworks on the command line, or only create their environments."""
+    """Run the tests of the frameworks that the command line names; with `--prepare`, only create their environments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
         "-m",

@@ -61,8 +61,8 @@ any number."""
 def list_contradictions_by_result(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """Return the contradictions of each result, in order: one tuple of sentences per result, empty if there is none.
 
-    If there are at most `WITH_RECORDS` results, `list_contradictions` checks them, and reads their records. If there
-    are more, `list_own_contradictions` checks all of them without their records. Nothing is raised.
+    If there are at most 60 results (`WITH_RECORDS`), `list_contradictions` checks them, and reads their records. If
+    there are more, `list_own_contradictions` checks all of them without their records. Nothing is raised.
     """
     return list(
         map(list_contradictions if len(results) <= WITH_RECORDS else list_own_contradictions, results)

@@ -68,8 +68,9 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for: a whole `result`, a `repeat`, or a `step` of one trainer, with the columns that
-            `to_arrow` lists.
+        per: What a row stands for, as in `to_arrow`: `result` (case, status, and median, interval and unit of each
+            metric), `repeat` (case, number of the repeat, and value and unit of each metric) or `step` (case, repeat,
+            rank, step, duration, data wait and loss).
 
     Raises:
         UnknownName: `per` is something else.
@@ -93,8 +94,9 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for: a whole `result`, a `repeat`, or a `step` of one trainer, with the columns that
-            `to_arrow` lists.
+        per: What a row stands for, as in `to_arrow`: `result` (case, status, and median, interval and unit of each
+            metric), `repeat` (case, number of the repeat, and value and unit of each metric) or `step` (case, repeat,
+            rank, step, duration, data wait and loss).
 
     Raises:
         UnknownName: `per` is something else.

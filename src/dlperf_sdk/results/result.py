@@ -284,8 +284,9 @@ class Result:
         """Return a `pyarrow.Table` of this result, in which a missing value is null.
 
         Args:
-            per: What a row stands for: the whole `result`, a `repeat`, or a `step` of one trainer;
-                `results.frames.to_arrow` lists the columns.
+            per: What a row stands for: the `result` (case, status, and median, interval and unit of each metric), a
+                `repeat` (case, its number, and value and unit of each metric) or a `step` (case, repeat, rank, step,
+                duration, data wait and loss).
 
         Raises:
             UnknownName: `per` is something else.
@@ -300,8 +301,9 @@ class Result:
         """Return a `pandas.DataFrame` of this result, in which a missing value is NaN or NA.
 
         Args:
-            per: What a row stands for: the whole `result`, a `repeat`, or a `step` of one trainer;
-                `results.frames.to_arrow` lists the columns.
+            per: What a row stands for: the `result` (case, status, and median, interval and unit of each metric), a
+                `repeat` (case, its number, and value and unit of each metric) or a `step` (case, repeat, rank, step,
+                duration, data wait and loss).
 
         Raises:
             UnknownName: `per` is something else.
@@ -316,8 +318,9 @@ class Result:
         """Return a `polars.DataFrame` of this result, in which a missing value is null.
 
         Args:
-            per: What a row stands for: the whole `result`, a `repeat`, or a `step` of one trainer;
-                `results.frames.to_arrow` lists the columns.
+            per: What a row stands for: the `result` (case, status, and median, interval and unit of each metric), a
+                `repeat` (case, its number, and value and unit of each metric) or a `step` (case, repeat, rank, step,
+                duration, data wait and loss).
 
         Raises:
             UnknownName: `per` is something else.

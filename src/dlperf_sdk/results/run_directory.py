@@ -113,8 +113,8 @@ class RunDirectory:
         `event` has the attempt's number K as `attempt`, the log's `name`, such as `rank-0`, and the `text` to append.
 
         Raises:
-            DocumentError: the attempt's number, the log's name or the text is invalid, or the log would exceed
-                `LARGEST_LOG`.
+            DocumentError: the attempt's number, the log's name or the text is invalid, or the log would exceed 2 MiB
+                (`LARGEST_LOG`).
             KeyError: the event has no `name` or `text`.
             StoreError: the file cannot be written.
         """

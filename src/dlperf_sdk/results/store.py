@@ -58,7 +58,7 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
     Args:
         spec: The case. Names of framework and model are cut to 24 characters.
         stamp: First part: the campaign's stamp for a case of a campaign, else the start of the run.
-        key: Last part, which makes the name unique.
+        key: Last part: a text that no other run with this stamp has.
     """
     case_part = (
         f"{spec.framework[:24]}-{spec.model[:24]}-{spec.topology.nodes}n{spec.topology.devices_per_node}d"

@@ -63,7 +63,7 @@ class Setting:
 
     @property
     def decays(self) -> dict[str, bool]:
-        """Parameter → True if weight decay applies to it."""
+        """Name of each parameter → True if weight decay applies to it, else False."""
         return {parameter.name: parameter.decay for parameter in self.model.parameters(self.resolved)}
 
     def numbers(self, replicas: int = 1) -> Mapping[str, Any]:
@@ -282,9 +282,10 @@ def _round(number: float, digits: int) -> float:
 
 
 def fingerprints(arrays: Arrays) -> dict[str, list[float]]:
-    """Return a dict from the name of each array to its fingerprint: its 2-norm, then projections on random signs.
+    """Return a dict from the name of each array to its fingerprint: its 2-norm, then eight projections.
 
-    The numbers are rounded to ten significant digits.
+    The projections are on vectors of random signs, which follow from the array's name. The numbers are rounded to ten
+    significant digits.
     """
     return {
         name: [_round(number, 10) for number in canonical.fingerprint(name, values)]

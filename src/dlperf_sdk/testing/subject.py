@@ -154,7 +154,8 @@ class FrameworkSubject(FrameworkChoice):
     def reference_case(self, spec: RunSpec) -> str:
         """Return the name of the case in the model's reference that a run of `spec` is compared with.
 
-        It is `TINY` if the reference has it and `spec` is not the model's plainest case, else `REFERENCE_CASE`.
+        It is `tiny` if the reference has a case of that name and `spec` is not the model's plainest case (fp32, one
+        device, no compiler), else `small`.
         """
         references = self.registry.model(spec.model).references
         has_tiny = references is not None and TINY in load(references).cases
@@ -188,9 +189,10 @@ class FrameworkSubject(FrameworkChoice):
         return self._answers[key]
 
     def skip_if_unfinished(self, failed: Failure | str | None) -> None:
-        """Skip the running test if its failure comes from a gap to be filled in, or from a worker's `Unsupported`.
+        """Skip the running test if a worker raised `Unsupported`, or the plugin has a method that is yet to be written.
 
-        For any other failure, the function returns.
+        Such a method raises the NotImplementedError of the gaps that `dlperf new-plugin` leaves. For any other failure,
+        the function returns.
 
         Args:
             failed: The failure, or its traceback; None if nothing failed.

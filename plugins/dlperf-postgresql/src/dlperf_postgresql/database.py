@@ -83,17 +83,18 @@ class PostgresqlDatabase(ResultDatabase):
         self._connection: psycopg.Connection | None = None
 
     def query(self, sql: str, largest: float = math.inf) -> Answer:
-        """Run an SQL query in a read-only transaction, and return the selected rows.
+        """Run an SQL query in a read-only transaction, and return the selected rows with the names of their columns.
 
-        Values of the type `numeric` become int or float, JSON and arrays become JSON text, and other types become text.
+        Texts, truth values, integers, floating-point numbers and bytes are returned as such. Values of the type
+        `numeric` become int or float, JSON and arrays become JSON text, and other types become text.
 
         Args:
             sql: The query, one statement.
             largest: Maximum memory of the selected rows in bytes.
 
         Raises:
-            UsageError: The query is not valid, selects nothing or more than `largest`, takes longer than
-                `STATEMENT_SECONDS`, or would do something other than read.
+            UsageError: The query is not valid, is no SELECT, selects more than `largest` bytes, takes longer than 60 s
+                (`STATEMENT_SECONDS`), or would do something other than read.
             StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
         return self._read(lambda connection: _select(connection, sql, largest))

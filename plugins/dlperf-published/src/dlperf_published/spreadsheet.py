@@ -104,11 +104,12 @@ def _levels(factor: str) -> tuple[Any, Any]:
 def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
     """Return (title, conditions) of each column of the spreadsheet's tables, in its order.
 
-    There is a column for each combination of the values of the factors. The conditions are a dict from the name of a
-    field or option to the value that selects the figures of the column.
+    There is a column for each combination of batch size, data, model and hardware. The title has the source's words,
+    such as `64 synth inception3 P100`. The conditions are a dict from the name of each factor to the value that selects
+    the figures of the column, such as `{"batch_size": 64, "data": "synthetic", …}`.
 
     Args:
-        excluded_factor: Name of a factor to leave out of the combinations; empty for none.
+        excluded_factor: Name of a factor to leave out of the combinations, such as `batch_size`; empty for none.
     """
     factors = {name: values for name, values in _FACTORS.items() if name != excluded_factor}
     return [

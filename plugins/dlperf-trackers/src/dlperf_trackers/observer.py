@@ -55,9 +55,9 @@ class TrackerObserver:
     def dlperf_result(self, result: Result) -> None:
         """Send the result to each tracker, one after the other, unless the run was interrupted.
 
-        If a tracker fails, a `RuntimeWarning` is issued; if it exceeds the time limit, it is also removed from
-        `destinations`. If the variable `DLPERF_TRACKERS_REDACT` is neither empty nor `0`, the names of hosts and users
-        are left out.
+        If a tracker fails, a `RuntimeWarning` is issued; if it exceeds the time limit, later results are not sent to it
+        either. If the variable `DLPERF_TRACKERS_REDACT` is neither empty nor `0`, the names of hosts and users are left
+        out.
         """
         for destination in tuple(self.destinations):
             if result.status != "interrupted":

@@ -14,8 +14,9 @@ _PARTIAL = ".partial"
 def write(run: TrackedRun, directory: Path) -> str:
     """Write the event file of a run, and return its path; a reader sees the old file or the whole new one.
 
-    The file is in a folder with the run's name, where it replaces earlier files of the run. Its name has no host name,
-    unlike that of other writers. Scalars are at step 0; those of the repeats, in `repeats/`, are at the steps 1, 2, ….
+    The file is in a subdirectory of `directory` with the run's name, where it replaces earlier files of the run. Unlike
+    that of other writers, its name has no host name. Scalars are at step 0. The scalars of the repeats, whose names
+    begin with `repeats/`, are at the steps 1, 2, ….
 
     Args:
         run: The run.

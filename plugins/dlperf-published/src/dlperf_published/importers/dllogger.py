@@ -34,11 +34,12 @@ class DlLogger(Importer):
     has_window = True
 
     def read(self, log: Log, stated: Mapping[str, Any]) -> Reading:
-        """Return the throughput over a window of the first epoch's iterations, from the time stamps of the records.
+        """Return the throughput over a window of the first epoch's iterations, and the facts that the log states.
 
-        The first metric is the first key of the first record of an iteration; of each iteration, only the record with
-        this metric counts. The facts are the implementation, and the model, batch size, precision and topology (of one
-        device) if the log states them.
+        The throughput is computed from the time stamps of the records. A program may log an iteration in several
+        records; only those count that have the metric which the log's first record of an iteration names first. The
+        facts are the implementation, and the model, batch size, precision and topology (of one device) if the log
+        states them.
 
         Args:
             log: The log.
@@ -46,9 +47,9 @@ class DlLogger(Importer):
                 `topology` and `batch_size` take precedence over the log.
 
         Raises:
-            DocumentError: A record is malformed or has no time stamp, or the throughput over the window cannot be
-                computed: see `LogWindow.estimate`.
-            UsageError: Neither the log nor `stated` has the topology and the batch size.
+            DocumentError: A record is malformed or has no time stamp, the log ends before the window, the window lacks
+                iterations or lines of some ranks, or it took no time.
+            UsageError: The topology or the batch size is neither in the log nor in `stated`.
             SpecError: The stated topology is malformed.
         """
         window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))

@@ -59,9 +59,9 @@ class DlperfLog(Importer):
                 `topology` and `batch_size` take precedence over the log.
 
         Raises:
-            DocumentError: No line has a known format, a line is malformed, or the throughput over the window cannot be
-                computed: see `LogWindow.estimate`.
-            UsageError: Neither the path nor the log nor `stated` has the topology and the batch size.
+            DocumentError: No line has a known format, a line is malformed, the log ends before the window, the window
+                lacks iterations, rates or lines of some ranks, or it took no time.
+            UsageError: The topology or the batch size is neither in the path or the log nor in `stated`.
             SpecError: The stated topology is malformed.
         """
         window = LogWindow(log, stated.get("warmup", WARMUP), stated.get("steps", STEPS))
