@@ -56,7 +56,7 @@ class Check:
 
 
 def doctor(bench: Bench) -> Outcome:
-    """Check that `dlperf doctor` finds nothing broken, and a GPU if the bench has one."""
+    """Return the outcome of the check that `dlperf doctor` finds nothing broken, and a GPU if the device is `cuda`."""
     output = subprocess.run(
         [sys.executable, "-m", "dlperf_sdk", "doctor", "--json"], capture_output=True, check=False
     )
@@ -103,7 +103,7 @@ def parity(model: str, fields: Mapping[str, Any], bench: Bench) -> Outcome:
 
 
 def clocks(bench: Bench) -> Outcome:
-    """Check that the device's events and the host's clock measure the same time of the same window."""
+    """Return the outcome of the check that a run's window is as long by the device's events as by the host's clock."""
     result = bench.run("resnet50", precision="amp-bf16", warmup=10, steps=50)
     if result.failure is not None:
         return failed(result)
@@ -135,7 +135,10 @@ def clocks_agree(clock: str, step_times: Sequence[float], window: float, result:
 
 
 def sensors(bench: Bench) -> Outcome:
-    """Check that NVML's power, energy, clock, utilization, memory and temperature agree with nvidia-smi."""
+    """Return the outcome of the check that the samplers, which use NVML, agree with nvidia-smi during a run.
+
+    Power, energy, clock, utilization, memory and temperature are compared.
+    """
     if bench.device != "cuda":
         return Outcome(NOT_APPLICABLE, "NVML and nvidia-smi tell of NVIDIA GPUs; this is no run on one.")
     if shutil.which("nvidia-smi") is None:
@@ -150,7 +153,8 @@ def sensors(bench: Bench) -> Outcome:
 def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: str) -> Outcome:
     """Return the outcome of a comparison of the samplers with nvidia-smi.
 
-    It is `fail` if a quantity differs too far, `inconclusive` if one of the two does not know a quantity, else `pass`.
+    It is `fail` if a quantity differs by more than `nvidia_smi.QUANTITIES` allows, `inconclusive` if the samplers or
+    nvidia-smi do not know a quantity, else `pass`.
 
     Args:
         actual: The comparison of each quantity.
@@ -175,7 +179,7 @@ def sensors_agree(actual: Sequence[nvidia_smi.Agreement], lines: int, result: st
 
 
 def out_of_memory(bench: Bench) -> Outcome:
-    """Check that too large a batch is a failure `out-of-memory`, and that the next run succeeds."""
+    """Return the outcome of the check that too large a batch ends as `out-of-memory`, and the next run succeeds."""
     # Of BERT, whose inputs are small: what does not fit is on the device, not on its way there.
     limit = None if bench.device == "cuda" else 3 * GIBI
     # On a GPU some 440 GB, in tensors that 32-bit offsets still reach.
@@ -241,7 +245,7 @@ def _killed_worker(bench: Bench) -> Outcome:
 
 
 def largest(bench: Bench) -> Outcome:
-    """Check that `--batch-size max` finds the largest batch that fits."""
+    """Return the outcome of the check that `--batch-size max` finds a batch size with which a run succeeds."""
     # Of BERT: its batches are drawn in no time, however large.
     limit = None if bench.device == "cuda" else GIBI
     result = bench.run(
@@ -279,7 +283,10 @@ def largest_found(ok: bool, note: str) -> str:
 
 
 def overhead(bench: Bench) -> Outcome:
-    """Check that the measuring loop changes the time of a step of about 80 ms by at most `OVERHEAD` (0.2 %)."""
+    """Return the outcome of the check that the measuring loop changes a step's time by at most 0.2 % (`OVERHEAD`).
+
+    A step takes about 80 ms on a GPU.
+    """
     sources = [ROOT / "src", ROOT / "plugins" / "dlperf-torch" / "src"]
     actual = [*map(str, sources), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [

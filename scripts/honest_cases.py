@@ -86,9 +86,9 @@ def key_of(line: Fields) -> str:
 
 
 def table(lines: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Yield the rows of a Markdown table of runs by framework, then reasons and details.
+    """Yield the rows of a Markdown table of the verdicts `window-verified` by framework, then paragraphs of details.
 
-    The reasons of inconclusive runs are counted; each run that failed is a line of JSON.
+    The details are each reason of inconclusive verdicts with their number, and each run that failed, as JSON.
 
     Args:
         lines: Lines of the output, as `honest_runs.run_case` returns them.

@@ -176,7 +176,8 @@ def steady(label: str, make_shape: Callable[[Random], Shape], **settings: object
     Args:
         label: The first cell of the row, and the seed of its simulation.
         make_shape: Function that takes a random generator and returns a case's shape: step → addend of its time.
-        settings: Further arguments of `_steady_state_rates`.
+        settings: The numbers of `cases`, and of `repeats` and `steps` of each; the `noise` of the steps' times and its
+            correlation `rho`; or `make_steps`, a function of the generator and the number of steps that returns times.
     """
     return Row(label, partial(_steady_state_rates, make_shape=make_shape, **settings))
 

@@ -129,7 +129,7 @@ def main(
         meet: The synchronization of gradients, a `Meet`.
         update: The optimizer, an `Update`.
         right: The correct variant.
-        mistakes: Known mistake → the topologies in which it can be made, and its variant.
+        mistakes: Known mistake → the topologies in which it can be made (`alone`, `pair` or both), and its variant.
         chosen: Names of cases, or `none`; empty for all.
         heavy: Names of cases that take minutes and much memory: they have a single replica, and no mistakes.
     """

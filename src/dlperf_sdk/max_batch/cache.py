@@ -24,10 +24,10 @@ def directory() -> Path:
 
 
 def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the cached result of a search for the largest batch size, if it was made under exactly these conditions.
+    """Return the cached result of a search for the largest batch size under exactly the conditions `key`.
 
     Args:
-        key: The conditions, as `resolve.cache_key` returns them.
+        key: Name of each condition → JSON value, as `resolve.cache_key` returns them.
 
     Returns:
         A dict with `key` (the conditions), `size` (the largest size that fits, in units of `accumulation` samples per

@@ -59,8 +59,8 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
 def failure_from(plain: Mapping[str, Any]) -> Failure:
     """Return the failure that an agent's event reports, as a value.
 
-    An unknown kind of failure becomes `crashed`. If `type` is given, and the kind is not `unsupported`, rank, node,
-    phase and advice are added to the message.
+    An unknown kind of failure becomes `crashed`. If `type` is given, and the kind is not `unsupported`, the message
+    gets the rank, node and phase in front, and advice at the end.
 
     Args:
         plain: The field `failure` of the event, as JSON values: the texts `kind` and `message`; and, each of which may

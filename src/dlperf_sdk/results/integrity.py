@@ -150,9 +150,8 @@ def _incomplete_record(record: Record, repeat: Repeat, expected: Expected) -> It
 def finite_loss(repeats: tuple[Repeat, ...]) -> Verdict:
     """Check that no loss in the records of `repeats` is NaN or infinite.
 
-    Losses on the canonical batch, in the warm-up and in the window are checked.
-
-    A failure names the first step with such a loss. Without any loss, the verdict is inconclusive.
+    Losses on the canonical batch, in the warm-up and in the window are checked. The text of a failed verdict names the
+    first step with such a loss. Without any loss, the verdict is inconclusive.
 
     A loss scaler does not affect the check. It skips a step whose gradients overflow, but the reported loss of that
     step is not scaled, and so it is finite.

@@ -96,9 +96,10 @@ def input_rate(repeat: Repeat, batch_size: int) -> float | None:
 
 
 def queue_depth(repeat: Repeat) -> float | None:
-    """Return the mean number of batches in a queue after one was put in, for the trainer with the smallest mean.
+    """Return how many batches a trainer's queue holds on average, just after a batch was put in; the smallest average.
 
-    None if a trainer has no queue of batches, or if no batch was put into its queue inside the window.
+    It is the smallest over the trainers of the repeat. None if a trainer has no queue of batches, or if no batch was
+    put into its queue inside the window.
 
     Raises:
         ValueError: the repeat has no records.

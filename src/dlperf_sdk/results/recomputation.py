@@ -129,9 +129,10 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
 
 
 def list_unknown_names(spec: RunSpec) -> list[str]:
-    """Return a sentence if this version of dlperf-sdk does not know the case's precision, then one for its strategy.
+    """Return a sentence about the case's precision and one about its strategy, each only if its name is unknown.
 
-    Empty if it knows both. Records of a case with an unknown precision or strategy cannot be checked.
+    A name is unknown if this version of dlperf-sdk does not have it. Records of a case with an unknown precision or
+    strategy cannot be checked.
     """
     return [
         f"There is no {known.kind} named {name!r} in this version: the records cannot be checked."

@@ -29,7 +29,9 @@ class StandIns:
         return len(set(self._stand_ins.values()))
 
     def make_replacer(self, is_kept: Callable[[re.Match[str]], bool]) -> Callable[[str], str]:
-        """Return a function that replaces names in a text, where no letter or digit is next to them.
+        """Return a function that takes a text, and returns it with the stand-in in place of each name.
+
+        Only names without a letter or digit next to them are replaced.
 
         Args:
             is_kept: Called with the match of a name; if it returns True, this place stays as it is.

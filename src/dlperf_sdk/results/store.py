@@ -99,7 +99,7 @@ class ResultStore:
     def probe(self) -> None:
         """Check that results can be written, before hours are spent on measuring them.
 
-        Creates the directory if it is missing, and writes and removes a file of 1 MiB.
+        The directory is created if it is missing, and a file of 1 MiB is written and removed.
 
         Raises:
             StoreError: the directory cannot be created or written, or its disk is full.

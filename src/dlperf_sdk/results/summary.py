@@ -23,8 +23,8 @@ def to_text(result: Result) -> str:
 
     It has the run, the case, the outcome, a failure's message, the throughput, the number of repeats (or the origin of
     an imported result), and the names of the verdicts by kind and outcome. Lines that do not apply are left out, and
-    each text is cut to `MAXIMUM_TEXT` characters. No records are read, so contradictions to them are not among the
-    outcomes.
+    each text is cut to 500 characters (`MAXIMUM_TEXT`). No records are read, so contradictions to them are not among
+    the outcomes.
     """
     lines = [f"{label}: {text}" for label, text in _facts(result)]
     return "<Result\n  {}>".format("\n  ".join(lines))
@@ -56,7 +56,7 @@ def to_html(result: Result) -> str:
 def describe_outcome(result: Result, contradicted: Sequence[str] = ()) -> str:
     """Return the outcome of a case in a few words, as every report has it. No records are read.
 
-    The outcome is one of these:
+    The outcome is one of these, where KIND is the kind of the failure, and CHECKS are names of checks:
 
     - `failed: KIND`, or `failed: KIND after 3 repeats`
     - `failed validation: CHECKS`

@@ -79,7 +79,7 @@ class Tables(ABC):
 
     @abstractmethod
     def columns(self, table: str) -> dict[str, str]:
-        """Return name → SQL type of the columns of the table named `table`, in its order; empty if there is none."""
+        """Return a dict from column to SQL type of the table named `table`, in its order; empty if there is none."""
 
     def create(self) -> None:
         """Create all tables and their indexes. None of them may exist."""

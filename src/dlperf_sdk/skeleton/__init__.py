@@ -42,13 +42,13 @@ class Skeleton:
     """The plugin that was written."""
 
     folder: Path
-    """Folder of the plugin."""
+    """Directory of the plugin."""
     files: tuple[str, ...]
-    """Paths of its files, relative to the folder."""
+    """Paths of its files, relative to the directory."""
 
 
 def write(name: str, directory: Path) -> Skeleton:
-    """Write the skeleton of a framework's plugin into a new directory `dlperf-NAME`.
+    """Write the skeleton of a framework's plugin into a new directory `dlperf-NAME`; return its path and its files.
 
     Args:
         name: Name of the framework, as users will type it.

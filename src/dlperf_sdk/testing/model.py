@@ -52,7 +52,7 @@ class ModelConformance(Conformance):
         return {"options": [{}, *([self.model_options] if self.model_options else [])]}
 
     def test_weights_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """With the options, the model has parameters with unique names, no dimension of 0, and finite initial values.
+        """With `options`, the model has parameters with unique names, no dimension of 0, and finite initial values.
 
         Values of parameters larger than `TENSOR_BYTES` (64 MiB) are not drawn. `options` has name → value of the
         model's options that are not the default.
@@ -74,7 +74,7 @@ class ModelConformance(Conformance):
                 )
 
     def test_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """With the options, each input can be drawn in its shape and type, and an input differs between two shards.
+        """With `options`, each input can be drawn in its shape and type, and an input differs between two shards.
 
         `options` has name → value of the model's options that are not the default.
         """
@@ -91,7 +91,7 @@ class ModelConformance(Conformance):
             assert str(first[entry["name"]].dtype) == entry["dtype"]
 
     def test_flops_are_positive(self, options: Mapping[str, Scalar]) -> None:
-        """With the options, the model has FLOP terms, each with positive multiply-accumulates, and 2 or 3 passes.
+        """With `options`, the model has FLOP terms, each with positive multiply-accumulates, and 2 or 3 passes.
 
         `options` has name → value of the model's options that are not the default.
         """
@@ -105,7 +105,7 @@ class ModelConformance(Conformance):
             )
 
     def test_optimizer_cites_its_source(self, options: Mapping[str, Scalar]) -> None:
-        """With the options, the optimizer has a kind, a positive learning rate and a source.
+        """With `options`, the optimizer has a kind, a positive learning rate and a source.
 
         Global batch sizes of 1, 32 and 65536 are tried. `options` has name → value of the model's options that are not
         the default.

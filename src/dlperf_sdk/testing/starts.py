@@ -46,7 +46,7 @@ class Answer:
 
     @property
     def failed(self) -> str | None:
-        """The question at which the trainer failed, with its traceback; None if it answered all."""
+        """A text with the question at which the trainer failed, and the traceback; None if it answered all of them."""
         if self.values.get("asked") is None:
             return None
         return f"the worker failed in the request for {self.values['asked']}:\n{self.values['error']}"

@@ -32,7 +32,7 @@ def job_name(job: Job) -> str:
 def compress(bundle: bytes) -> bytes:
     """Return the zip archive `bundle` with the strongest compression and without `.pyc` files.
 
-    Those hold bytecode, which only this machine's Python version reads.
+    A `.pyc` file holds bytecode, which only this machine's Python version reads.
 
     Raises:
         zipfile.BadZipFile: The bundle is not a zip archive.

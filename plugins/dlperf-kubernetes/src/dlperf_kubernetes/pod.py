@@ -43,7 +43,7 @@ def main(bundle: str, hosts: str, timeout: str, *arguments: str) -> int:
 
     Args:
         bundle: Path of the bundle's file.
-        hosts: The names of the first pods, joined by commas.
+        hosts: The names of the first two pods, joined by a comma; `127.0.0.1` if there is only one node.
         timeout: Maximum seconds to wait until these names can be resolved, as text.
         arguments: More arguments of the agent.
 

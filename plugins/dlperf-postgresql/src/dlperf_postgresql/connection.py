@@ -40,10 +40,10 @@ class ConnectionLost(StoreError):
 
 
 def parse_url(url: str) -> str:
-    """Return the connection string of libpq for a URL, with the defaults of this package for what the URL leaves open.
+    """Return the connection string of libpq for a URL, with defaults for parameters that the URL does not have.
 
-    The defaults are the application's name, UTF-8, and a connection time limit of `CONNECT_SECONDS` unless
-    `PGCONNECT_TIMEOUT` is set.
+    The defaults are the application's name `dlperf-sdk`, the encoding UTF-8, and a connection time limit of 10 s
+    (`CONNECT_SECONDS`) unless the environment variable `PGCONNECT_TIMEOUT` is set.
 
     Raises:
         UsageError: The URL is not valid. The message does not contain it.

@@ -21,11 +21,11 @@ class Agent:
     def start(self, command, variables):
         """Start the agent; call this before the methods `feed`, `read` and `close`.
 
-        Variables of this process whose names begin with `RAY_` are not handed on.
+        The agent inherits the variables of this process, except those whose names begin with `RAY_`.
 
         Args:
             command: List of the program and the arguments of the agent.
-            variables: Dict of environment variables to add to those of this process.
+            variables: Dict of environment variables (name → text) to add to those that the agent inherits.
 
         Returns:
             None, or a text with the reason why the agent could not be started.
@@ -59,8 +59,8 @@ class Agent:
 
         Returns:
             A tuple (output, exit code, errors). While the agent runs, it has the bytes that the agent printed, at most
-            `PART`; None; and an empty text. After the end of the agent, it has empty bytes; the exit code, negative for
-            a signal; and the last 4000 bytes of its standard error as text.
+            64 KiB (`PART`); None; and an empty text. After the end of the agent, it has empty bytes; the exit code,
+            negative for a signal; and the last 4000 bytes of its standard error as text.
         """
         data = os.read(self._process.stdout.fileno(), PART)
         if data:
