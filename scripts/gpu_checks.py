@@ -51,7 +51,7 @@ class Check:
 
     name: str
     seconds: float
-    """What it may take at most."""
+    """Time limit of the check."""
     look: Callable[[Bench], Outcome]
 
 

@@ -52,10 +52,10 @@ class Line(NamedTuple):
     """The values in one line of nvidia-smi's output, which is about one GPU."""
 
     time: float
-    """When it was read, on the monotonic clock."""
+    """Time at which the line was read, on the monotonic clock, in seconds."""
     uuid: str
     values: Mapping[str, float]
-    """By the sampler's names, in its units; what the driver does not support is not there."""
+    """Name of the quantity → value in the sampler's unit, without quantities that the driver does not support."""
 
 
 def parsed(time: float, line: str) -> Line | None:
@@ -113,11 +113,11 @@ class Agreement(NamedTuple):
     name: str
     device: str
     ours: float | None
-    """None: NVML did not tell."""
+    """The samplers' mean, in their unit; None if they have no value."""
     theirs: float | None
-    """None: nvidia-smi did not tell."""
+    """The mean of nvidia-smi, in the samplers' unit; None if it has no value."""
     within: bool | None
-    """Whether they are as close as they must be; None where one did not tell."""
+    """True if the two means are close enough; None if one has no value."""
 
 
 def agreements(repeat: Repeat, lines: Iterable[Line]) -> list[Agreement]:

@@ -96,10 +96,10 @@ def input_rate(repeat: Repeat, batch_size: int) -> float | None:
 
 
 def queue_depth(repeat: Repeat) -> float | None:
-    """Return how many batches a trainer's queue holds on average, just after a batch was put in; the smallest average.
+    """Return how many batches a trainer's queue holds on average just after a batch was put in.
 
-    It is the smallest over the trainers of the repeat. None if a trainer has no queue of batches, or if no batch was
-    put into its queue inside the window.
+    It is the smallest average over the trainers of the repeat. None if a trainer has no queue of batches, or if no
+    batch was put into its queue inside the window.
 
     Raises:
         ValueError: the repeat has no records.

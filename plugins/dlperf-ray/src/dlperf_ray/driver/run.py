@@ -152,7 +152,7 @@ class Run:
             self._failed = time.monotonic() + SETTLE, node, message.strip()
 
     def stop(self):
-        """End the agents, and wait until they have ended, at most 6 s (`STOP`); drop the output that they print then."""
+        """End the agents, and wait until they have ended, at most 6 s (`STOP`); drop what they still print."""
         for actor in self._actors:
             actor.close.remote()
         deadline = time.monotonic() + STOP
