@@ -18,6 +18,7 @@ from dlperf_sdk.execution.execute import execute
 from dlperf_sdk.hookspecs import Observers
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.records import Failure
+from dlperf_sdk.results.store import ResultStore
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "dlperf_sdk"
 SPEC = RunSpec(framework="numpy", model="linear", protocol="quick")
@@ -102,6 +103,16 @@ def test_more_repeats_are_taken_until_the_rule_is_met(case: Case) -> None:
     assert case.stopping() is None
     with pytest.raises(InvalidRecord, match="no repeat was returned"):
         case.record_event({"event": "ended", "failure": None})
+
+
+def test_an_invalid_result_is_concluded_without_what_may_be_invalid(tmp_path: Path) -> None:
+    case = Case.begin(SPEC, ResultStore(tmp_path), Observers({}), Registry())
+    case.note("A note.")
+    case.traces = ({"rank": "none"},)  # type: ignore[assignment] - as a faulty plugin would
+    with pytest.raises(InvalidRecord):
+        case.conclude()
+    result = case.conclude_invalid(InvalidRecord("A trace is invalid."))
+    assert (result.status, result.traces, result.notes) == ("invalid-record", (), ())
 
 
 def test_an_event_that_lacks_a_field_breaks_the_protocol(case: Case) -> None:

@@ -302,6 +302,8 @@ def test_two_specs_share_nothing():
 
 def test_global_batch_size():
     assert spec(topology="2n8d", batch_size=32).global_batch_size == 512
+    with pytest.raises(SpecError, match="batch size is max"):
+        _ = spec(batch_size="max").global_batch_size
 
 
 def test_a_document_of_another_kind_is_refused():

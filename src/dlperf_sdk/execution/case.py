@@ -197,13 +197,14 @@ class Case(CaseRecord):
     def conclude_invalid(self, error: InvalidRecord) -> Result:
         """Return a failed result after `conclude` raised `InvalidRecord`, and notify the observers of it.
 
-        The result has `error` as its failure, and no repeats, notes, hardware and parity. The attempts stay on disk.
+        The result has `error` as its failure, and no repeats, notes, hardware, parity and traces. The attempts stay on
+        disk.
 
         Raises:
             StoreError: The result cannot be written; the observers have not been notified.
         """
         self.failure = Failure(error.kind, remove_secrets(str(error)))
-        self.repeats, self.notes, self.hardware, self.parity = [], [], (), None
+        self.repeats, self.notes, self.hardware, self.parity, self.traces = [], [], (), None, ()
         return self.conclude()
 
     def announce(self) -> None:

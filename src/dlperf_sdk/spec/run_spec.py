@@ -226,7 +226,13 @@ class RunSpec:
 
     @property
     def global_batch_size(self) -> int:
-        """Samples per optimization step over all devices; a meaningless text while the batch size is `max`."""
+        """Samples per optimization step over all devices.
+
+        Raises:
+            SpecError: The batch size is `max`, which is found by measuring.
+        """
+        if self.wants_max_batch:
+            raise SpecError("The batch size is max: how many samples that is, is found by measuring.")
         return self.batch_size * self.topology.devices
 
     @property
