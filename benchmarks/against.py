@@ -93,8 +93,8 @@ def compare(
             theirs with a `claim`, then against itself.
 
     Raises:
-        RuntimeError: the work is not the same, or a side did not train.
-        Unsupported: the plugin cannot run the case.
+        RuntimeError: The work is not the same, or a side did not train.
+        Unsupported: The plugin cannot run the case.
     """
     options = {"image_size": size.image_size, "label_smoothing": 0.0, "weight_decay": 0.0}
     request = in_process.request(

@@ -54,7 +54,7 @@ def measure(server: Server, size: int) -> None:
     """Fill a new database of the server with `size` results, and print how long each stage takes.
 
     Raises:
-        SystemExit: the list of six columns takes longer than the bound.
+        SystemExit: The list of six columns takes longer than the bound.
     """
     url = server.empty_database()
     with (

@@ -198,7 +198,7 @@ def compared(every: dict[str, Sides], pairs: int, message: Callable[[str], None]
         message: Function that shows progress.
 
     Raises:
-        RuntimeError: a side did not synchronize the device exactly once per window.
+        RuntimeError: A side did not synchronize the device exactly once per window.
     """
     comparisons = [comparison for name, sides in every.items() for comparison in sides.comparisons(name)]
     actual = paired.interleaved(comparisons, pairs, message)

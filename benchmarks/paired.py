@@ -151,7 +151,7 @@ def pair_count(text: str) -> int:
     """Return the number of pairs in a text: one that gives an interval, and both orders equally often.
 
     Raises:
-        ValueError: the text is no whole number.
+        ValueError: The text is no whole number.
         argparse.ArgumentTypeError: the number is odd, or below `FEWEST_PAIRS`.
     """
     count = int(text)

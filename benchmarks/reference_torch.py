@@ -118,7 +118,7 @@ def _same_work(trainer: Trainer, theirs: Theirs) -> dict[str, Any]:
     """FLOPs and parameters of ours and theirs.
 
     Raises:
-        RuntimeError: they are not the same.
+        RuntimeError: They are not the same.
     """
     entries = trainer.request.parameters
     own = tuple(

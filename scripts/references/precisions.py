@@ -187,7 +187,7 @@ def whole(ours: dict[str, list[float]], theirs: dict[str, list[float]]) -> float
         theirs: Fingerprints of b, in the same form. Arrays that only a has are ignored.
 
     Raises:
-        KeyError: b has an array that a lacks.
+        KeyError: B has an array that a lacks.
         ZeroDivisionError: All of b is zero.
     """
     squares = sum(

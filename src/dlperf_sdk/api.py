@@ -69,14 +69,14 @@ def run(
         kind is `unavailable`, and the result has everything that was measured, written or not.
 
     Raises:
-        UsageError: the arguments describe no case, a data folder does not exist, or the store cannot be written;
+        UsageError: The arguments describe no case, a data folder does not exist, or the store cannot be written;
             also any subclass. Nothing was started.
-        PluginError: a plugin that is needed, or a given observer, does not work. Nothing was measured.
-        RunFailed: the case failed, and `raise_on_failure` is set.
-        InvalidRecord: the result breaks its own schema, and was not written.
-        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
+        PluginError: A plugin that is needed, or a given observer, does not work. Nothing was measured.
+        RunFailed: The case failed, and `raise_on_failure` is set.
+        InvalidRecord: The result breaks its own schema, and was not written.
+        KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
             store.
-        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
             ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk import data, max_batch
@@ -139,17 +139,17 @@ def rerun(
         The new result. If the case or the store failed, it has a `failure`.
 
     Raises:
-        UsageError: the result has no environment, because its case failed earlier; its case cannot be planned here,
+        UsageError: The result has no environment, because its case failed earlier; its case cannot be planned here,
             a data folder does not exist, or the store cannot be written; also any subclass. Nothing was started.
-        SpecError: a setting decides which code is executed and is not in `allow`, or this shell lacks the value of
+        SpecError: A setting decides which code is executed and is not in `allow`, or this shell lacks the value of
             a variable whose hash is in the result.
-        DocumentError: the lock of the result is malformed.
-        PluginError: a plugin that is needed, or a given observer, does not work. Nothing was measured.
-        RunFailed: the case failed, and `raise_on_failure` is set.
-        InvalidRecord: the new result breaks its own schema, and was not written.
-        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
+        DocumentError: The lock of the result is malformed.
+        PluginError: A plugin that is needed, or a given observer, does not work. Nothing was measured.
+        RunFailed: The case failed, and `raise_on_failure` is set.
+        InvalidRecord: The new result breaks its own schema, and was not written.
+        KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
             store.
-        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
             ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk import data
@@ -217,10 +217,10 @@ def dry_run(
         fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Raises:
-        UsageError: the arguments describe no case, or its batch size is `max`; also any subclass.
-        PluginError: a plugin that is needed does not work.
-        Unsupported: the framework or the model cannot run the case.
-        Unavailable: the launcher cannot place the case from this machine.
+        UsageError: The arguments describe no case, or its batch size is `max`; also any subclass.
+        PluginError: A plugin that is needed does not work.
+        Unsupported: The framework or the model cannot run the case.
+        Unavailable: The launcher cannot place the case from this machine.
     """
     from dlperf_sdk.planning.plan import make_plan
     from dlperf_sdk.planning.spec_arguments import keyword_only_names, spec_from
@@ -260,13 +260,13 @@ def campaign(
         The outcome, with the progress of each case. Failed cases are in it, too.
 
     Raises:
-        UsageError: the campaign is invalid (the message names file and line), none of its cases can be run here, or
+        UsageError: The campaign is invalid (the message names file and line), none of its cases can be run here, or
             the directory cannot be written or already contains a campaign; also any subclass. Nothing was started.
-        PluginError: a plugin that is needed, or a given observer, does not work.
-        Unavailable: the directory could no longer be written. Everything has been ended, finished repeats are kept,
+        PluginError: A plugin that is needed, or a given observer, does not work.
+        Unavailable: The directory could no longer be written. Everything has been ended, finished repeats are kept,
             and `resume` continues.
-        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
-        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+        KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and `resume` continues.
+        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
             ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
@@ -314,18 +314,18 @@ def resume(
         The outcome, with the progress of each case.
 
     Raises:
-        SpecError: a setting of a case decides which code is executed and is not in `allow`, or this shell lacks the
+        SpecError: A setting of a case decides which code is executed and is not in `allow`, or this shell lacks the
             value of a variable whose hash is in a case.
-        UnknownName: there is no such kind of failure, or a name in the campaign does not exist.
-        StoreError: there is no campaign in the directory, another controller runs it, jobs or agents of an earlier
+        UnknownName: There is no such kind of failure, or a name in the campaign does not exist.
+        StoreError: There is no campaign in the directory, another controller runs it, jobs or agents of an earlier
             controller cannot be ended, or the directory cannot be written. Nothing was started.
-        DocumentError: the campaign's `campaign.json` cannot be read.
-        UsageError: this process belongs to a job that does not fit the cases.
-        PluginError: a plugin that is needed, or a given observer, does not work.
-        Unavailable: the directory could no longer be written. Everything has been ended, finished repeats are kept,
+        DocumentError: The campaign's `campaign.json` cannot be read.
+        UsageError: This process belongs to a job that does not fit the cases.
+        PluginError: A plugin that is needed, or a given observer, does not work.
+        Unavailable: The directory could no longer be written. Everything has been ended, finished repeats are kept,
             and `resume` continues.
-        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and `resume` continues.
-        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller, which has
+        KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and `resume` continues.
+        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
             ended or was lost. Raised by launchers that run inside of a job only.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign

@@ -50,7 +50,7 @@ def cache() -> Path:
     It is DLPERF_CACHE_DIR if that is set, else `dlperf` in the user's cache folder.
 
     Raises:
-        Unavailable: the path is in a home directory, and the system knows none.
+        Unavailable: The path is in a home directory, and the system knows none.
     """
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:

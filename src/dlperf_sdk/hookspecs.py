@@ -158,7 +158,7 @@ def listeners(observers: Iterable[Any] = ()) -> dict[str, pluggy.PluginManager]:
         observers: Objects with hook implementations. They come first, in this order.
 
     Raises:
-        PluginError: a given observer implements a hook that does not exist or takes other arguments.
+        PluginError: A given observer implements a hook that does not exist or takes other arguments.
     """
     managers: dict[str, pluggy.PluginManager] = {}
     for number, observer in enumerate(observers, 1):
@@ -184,7 +184,7 @@ def implemented_hooks(observer: Any, name: str) -> tuple[str, ...]:
         name: Name of the observer in the message of the error.
 
     Raises:
-        PluginError: the observer implements a hook that does not exist or takes other arguments.
+        PluginError: The observer implements a hook that does not exist or takes other arguments.
     """
     caller = _manager_of(observer, f"The observer {name!r}").hook
     return tuple(hook for hook in _HOOKS if getattr(caller, hook).get_hookimpls())
@@ -229,7 +229,7 @@ class Observers:
             observers: Objects with hook implementations. They come first, in this order.
 
         Raises:
-            PluginError: a given observer implements a hook that does not exist or takes other arguments.
+            PluginError: A given observer implements a hook that does not exist or takes other arguments.
         """
         return cls(listeners(observers))
 
@@ -241,7 +241,7 @@ class Observers:
             event: The event as JSON values, with its kind under `event`.
 
         Raises:
-            KeyError: the event lacks its kind, or a field that its hook needs.
+            KeyError: The event lacks its kind, or a field that its hook needs.
         """
         if event["event"] in _EVENTS:
             hook, names = _EVENTS[event["event"]]

@@ -23,7 +23,7 @@ def write(path: Path, content: bytes) -> None:
         content: The complete content.
 
     Raises:
-        OSError: the file cannot be written; no part of it remains.
+        OSError: The file cannot be written; no part of it remains.
     """
     # mkstemp creates the file with mode 0600.
     number, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -53,8 +53,8 @@ def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -
             instead of waiting.
 
     Raises:
-        Locked: another process holds the lock, and `waiting` is None.
-        OSError: the file cannot be opened, or is a symbolic link.
+        Locked: Another process holds the lock, and `waiting` is None.
+        OSError: The file cannot be opened, or is a symbolic link.
     """
     descriptor = _acquire(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX, waiting)
     try:

@@ -27,8 +27,8 @@ def take_attempt(session: Session, progress: CaseProgress, case: Case) -> None:
         case: The case, begun and prepared; the repeat or the failure is recorded in it.
 
     Raises:
-        StoreError: the journal or the store cannot be written.
-        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
+        StoreError: The journal or the store cannot be written.
+        KeyboardInterrupt: The user pressed Ctrl-C. All workers have been ended.
     """
     settings, number = session.settings, progress.highest + 1
     notes = _wait_before_attempt(session)

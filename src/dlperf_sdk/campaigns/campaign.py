@@ -194,9 +194,9 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
         registry: The plugins; None for the installed ones.
 
     Raises:
-        CampaignError: a case has an impossible value, or one that a file may not set; or the campaign has no case
+        CampaignError: A case has an impossible value, or one that a file may not set; or the campaign has no case
             or too many. The message begins with `FILE:LINE` if it is known.
-        SpecError: a predicate asks for a property of a topology that is malformed.
+        SpecError: A predicate asks for a property of a topology that is malformed.
     """
     settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()
@@ -320,7 +320,7 @@ def make_campaign(cases: Matrix | Campaign, **settings: Any) -> Campaign:
         settings: Fields of `Settings`, in place of the defaults or of the campaign's.
 
     Raises:
-        UnknownName: there is no such setting, or no such kind of failure in `retry`.
+        UnknownName: There is no such setting, or no such kind of failure in `retry`.
         SpecError: `cases` is neither a matrix nor a campaign.
     """
     known = [field.name for field in attrs.fields(Settings)]

@@ -73,7 +73,7 @@ class CampaignDirectory:
         """Return a context manager in which this process holds the campaign's lock, as its only controller.
 
         Raises:
-            StoreError: another controller holds the lock, or the file `lock` cannot be created.
+            StoreError: Another controller holds the lock, or the file `lock` cannot be created.
         """
         with journal.lock(self.path / "lock"):
             yield
@@ -88,7 +88,7 @@ class CampaignDirectory:
             attempt: Number of the attempt to move; None moves the whole run.
 
         Raises:
-            StoreError: the run or the attempt cannot be moved.
+            StoreError: The run or the attempt cannot be moved.
         """
         folder, run = self.path / "set-aside", self.store.directory / id
         source, name = (
@@ -115,7 +115,7 @@ def create_campaign(path: Path, campaign: Campaign, entries: list[Entry], stamp:
         stamp: The campaign's stamp, with which the ids of its cases begin.
 
     Raises:
-        StoreError: the directory contains a campaign, or cannot be created or written.
+        StoreError: The directory contains a campaign, or cannot be created or written.
     """
     _check_free(path)
     missing = {e.case.id: e.refusal[1] for e in entries if e.refusal is not None and e.refusal[0] == MISSING}
@@ -172,9 +172,9 @@ def open_campaign(path: Path) -> CampaignDirectory:
         path: The directory.
 
     Raises:
-        StoreError: there is no campaign in the directory, or the id of a case cannot name a run.
+        StoreError: There is no campaign in the directory, or the id of a case cannot name a run.
         DocumentError: `campaign.json` cannot be read, is of another major version, or is malformed.
-        UnknownName: a case or a setting has a name that does not exist.
+        UnknownName: A case or a setting has a name that does not exist.
     """
     file = path / "campaign.json"
     if not file.is_file():
@@ -212,10 +212,10 @@ def reopen_campaign(
         registry: The plugins; None for the installed ones.
 
     Raises:
-        StoreError: there is no campaign in the directory, or the id of a case cannot name a run.
+        StoreError: There is no campaign in the directory, or the id of a case cannot name a run.
         DocumentError: `campaign.json` cannot be read, is of another major version, or is malformed.
-        UnknownName: a case or a setting has a name that does not exist.
-        SpecError: a case sets something that decides what is executed and is not in `allow`, or this shell lacks the
+        UnknownName: A case or a setting has a name that does not exist.
+        SpecError: A case sets something that decides what is executed and is not in `allow`, or this shell lacks the
             value of an environment variable whose hash is in the case.
     """
     directory = open_campaign(path)

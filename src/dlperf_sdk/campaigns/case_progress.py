@@ -163,7 +163,7 @@ def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
         Id of each case → its progress, in the campaign's order.
 
     Raises:
-        StoreError: the journal cannot be read or written, or a directory cannot be moved.
+        StoreError: The journal cannot be read or written, or a directory cannot be moved.
     """
     by_id = read_progress(directory.cases, directory.journal.read())
     for progress in by_id.values():
@@ -194,7 +194,7 @@ def find_failed(by_id: Mapping[str, CaseProgress], kinds: Iterable[str]) -> list
         kinds: Kinds of failure; `failed` stands for every kind. Empty: no case is selected.
 
     Raises:
-        UnknownName: there is no such kind.
+        UnknownName: There is no such kind.
     """
     wanted_kinds = check_kinds(kinds)
     return [
@@ -210,7 +210,7 @@ def check_kinds(kinds: Iterable[str]) -> frozenset[str]:
     `failed`, which stands for every kind, is accepted and stays in the set unchanged.
 
     Raises:
-        UnknownName: a kind does not exist.
+        UnknownName: A kind does not exist.
     """
     wanted_kinds = frozenset(kinds)
     for kind in sorted(wanted_kinds):

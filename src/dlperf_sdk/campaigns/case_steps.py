@@ -47,8 +47,8 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
         maximum batch size.
 
     Raises:
-        StoreError: the journal or the store cannot be written.
-        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
+        StoreError: The journal or the store cannot be written.
+        KeyboardInterrupt: The user pressed Ctrl-C. All workers have been ended.
     """
     directory, id = session.directory, progress.case.id
     registry = Registry(session.registry.extra)  # a plugin may have been reinstalled between two cases
@@ -129,7 +129,7 @@ def record_own_failures(case: Case) -> Iterator[None]:
         case: The case. If it has a failure already, that one is kept.
 
     Raises:
-        StoreError: the store cannot be written; later cases could not be written either.
+        StoreError: The store cannot be written; later cases could not be written either.
     """
     try:
         yield
@@ -155,8 +155,8 @@ def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
         case: The case, after an attempt, or with a failure instead of one.
 
     Raises:
-        StoreError: the journal or the store cannot be written.
-        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended.
+        StoreError: The journal or the store cannot be written.
+        KeyboardInterrupt: The user pressed Ctrl-C. All workers have been ended.
     """
     settings, complete = session.settings, case.failure is None and case.stopping() is not None
     if case.failure is not None and not session.has_exhausted_retries(progress):

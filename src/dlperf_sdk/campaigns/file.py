@@ -65,11 +65,11 @@ def load_campaign(source: str | Path) -> Campaign:
         source: The path of a YAML, TOML or JSON file, or `preset:NAME`.
 
     Raises:
-        CampaignError: the file, or one that it extends, is invalid. The message has a line `FILE:LINE: …` for each
+        CampaignError: The file, or one that it extends, is invalid. The message has a line `FILE:LINE: …` for each
             mistake.
-        DocumentError: a file cannot be read or parsed.
-        UnknownName: there is no such preset; or the source has no suffix and is not a file.
-        PluginError: the distribution of the preset does not work, or two distributions have it.
+        DocumentError: A file cannot be read or parsed.
+        UnknownName: There is no such preset; or the source has no suffix and is not a file.
+        PluginError: The distribution of the preset does not work, or two distributions have it.
     """
     name, path = str(source), Path(source)
     if name.startswith(PRESET):

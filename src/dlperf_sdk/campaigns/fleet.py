@@ -62,10 +62,10 @@ def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[
         registry: The plugins.
 
     Raises:
-        SpecError: there is no host, a host occurs twice, the case has several nodes or the batch size `max`, or the
+        SpecError: There is no host, a host occurs twice, the case has several nodes or the batch size `max`, or the
             data's folder does not exist.
-        Unavailable: the launcher cannot choose the node, or cannot place the case from this machine.
-        UsageError, PluginError, Unsupported: the case cannot be planned.
+        Unavailable: The launcher cannot choose the node, or cannot place the case from this machine.
+        UsageError, PluginError, Unsupported: The case cannot be planned.
     """
     if spec.topology.nodes != 1:
         raise SpecError(
@@ -118,10 +118,10 @@ def run_fleet(
 
     Raises:
         UsageError: `parallel` is below 1; nothing was started.
-        StoreError: the store cannot be written, and nothing was started; or a new result cannot be read, and all
+        StoreError: The store cannot be written, and nothing was started; or a new result cannot be read, and all
             workers have been ended.
-        DocumentError: a new result is corrupt. All workers have been ended.
-        KeyboardInterrupt: the user pressed Ctrl-C. All workers have been ended; finished nodes are in the store.
+        DocumentError: A new result is corrupt. All workers have been ended.
+        KeyboardInterrupt: The user pressed Ctrl-C. All workers have been ended; finished nodes are in the store.
     """
     if parallel < 1:
         raise UsageError(f"parallel is {parallel}; it must be 1 or more.")

@@ -37,8 +37,8 @@ def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
         source: The path of a file, or `preset:NAME`.
 
     Raises:
-        UsageError: the source cannot be read, or has impossible values; also any of its subclasses.
-        PluginError: the distribution of the preset does not work.
+        UsageError: The source cannot be read, or has impossible values; also any of its subclasses.
+        PluginError: The distribution of the preset does not work.
     """
     if is_campaign(source):
         campaign = load_campaign(source)
@@ -56,9 +56,9 @@ def baseline_cases(candidates: Sequence[RunSpec], baseline: str | Mapping[str, A
             the path of an interpreter or of an environment's directory, or the name of a managed environment.
 
     Raises:
-        UsageError: the baseline does not fit the candidates, its file is invalid, or its path does not exist.
-        UnknownName: the baseline is none of these, or a field does not exist.
-        PluginError: the distribution of the preset does not work.
+        UsageError: The baseline does not fit the candidates, its file is invalid, or its path does not exist.
+        UnknownName: The baseline is none of these, or a field does not exist.
+        PluginError: The distribution of the preset does not work.
     """
     if isinstance(baseline, Mapping):
         return [_changed(candidate, baseline) for candidate in candidates]
@@ -103,7 +103,7 @@ def make_interleaved(
         settings: Settings of the candidate's campaign. Those for order, adjacency and missing plugins are replaced.
 
     Raises:
-        UsageError: the two sides of a pair are equal, or differ in workload or protocol; a case occurs twice; or
+        UsageError: The two sides of a pair are equal, or differ in workload or protocol; a case occurs twice; or
             the number of repeats is not fixed.
     """
     for baseline, candidate in zip(baselines, candidates, strict=True):
@@ -138,7 +138,7 @@ def finished_pairs(directory: CampaignDirectory, unfinished: list[str]) -> Itera
         unfinished: List to which the candidate's label is appended for each pair that is not concluded on both sides.
 
     Raises:
-        StoreError, DocumentError: a result cannot be read.
+        StoreError, DocumentError: A result cannot be read.
     """
     for baseline, candidate in zip(directory.cases[::SIDES], directory.cases[1::SIDES], strict=True):
         if all(

@@ -43,7 +43,7 @@ class Journal:
         """Return the valid entries of all complete lines, in order; empty without a file.
 
         Raises:
-            StoreError: the file cannot be read.
+            StoreError: The file cannot be read.
         """
         return self.read_checked()[0]
 
@@ -54,7 +54,7 @@ class Journal:
         such lines.
 
         Raises:
-            StoreError: the file cannot be read, or would need too much memory.
+            StoreError: The file cannot be read, or would need too much memory.
         """
         if not self.path.exists():
             return [], []
@@ -93,8 +93,8 @@ class Journal:
             details: Further fields of the entry, as JSON values. `event` and `time` are added.
 
         Raises:
-            StoreError: the entry cannot be written.
-            ValueError: a number in `details` is not finite.
+            StoreError: The entry cannot be written.
+            ValueError: A number in `details` is not finite.
         """
         entry = {"event": event, "time": datetime.now(UTC).isoformat(timespec="milliseconds"), **details}
         line = json.dumps(entry, allow_nan=False).encode() + b"\n"
@@ -137,7 +137,7 @@ def lock(path: Path) -> Iterator[None]:
     the lock last, and its host.
 
     Raises:
-        StoreError: another process still holds the lock after `MOMENT` (1 s), or the file cannot be opened.
+        StoreError: Another process still holds the lock after `MOMENT` (1 s), or the file cannot be opened.
     """
     with explain_os_errors(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -61,7 +61,7 @@ def check_field(name: Any) -> None:
     """Check that a case has a field of this name; `options.NAME` sets one option.
 
     Raises:
-        UnknownName: there is no such field, or `name` is no text.
+        UnknownName: There is no such field, or `name` is no text.
     """
     if name not in FIELDS and not (isinstance(name, str) and name.startswith("options.")):
         raise UnknownName("field of a run spec", str(name), (*FIELDS, "options.NAME"))
@@ -112,9 +112,9 @@ class Matrix:
                exclude=[{"framework": "mxnet", "batch_size": {"min": 256}}])
 
     Raises:
-        SpecError: an axis has no values, lists that vary together differ in length, or a predicate or an override is
+        SpecError: An axis has no values, lists that vary together differ in length, or a predicate or an override is
             malformed.
-        UnknownName: there is no field of a given name.
+        UnknownName: There is no field of a given name.
     """
 
     fields: Mapping[str, Any] = attrs.field(factory=dict, converter=_copy, validator=_fields)
@@ -166,7 +166,7 @@ class Matrix:
         `zip`. Of the combinations, the last group of `zip` varies fastest, and the first axis slowest.
 
         Raises:
-            SpecError: a predicate asks for a property of a topology that is malformed.
+            SpecError: A predicate asks for a property of a topology that is malformed.
         """
         for fields, number in self._combine():
             changed = apply_overrides(fields, self.overrides)
@@ -197,7 +197,7 @@ def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> di
         overrides: The overrides; later ones win.
 
     Raises:
-        SpecError: a predicate asks for a property of a topology that is malformed.
+        SpecError: A predicate asks for a property of a topology that is malformed.
     """
     for override in overrides:
         if override.when is None or override.when.holds(fields):

@@ -44,10 +44,10 @@ def cancel_orphaned_jobs(
         timeout: Maximum seconds until all jobs have ended.
 
     Raises:
-        StoreError: a job is left after the timeout, or a launcher does not answer.
-        UnknownName: a launcher or one of its options no longer exists.
-        PluginError: a launcher does not work.
-        SpecError: an option of a launcher has an impossible value.
+        StoreError: A job is left after the timeout, or a launcher does not answer.
+        UnknownName: A launcher or one of its options no longer exists.
+        PluginError: A launcher does not work.
+        SpecError: An option of a launcher has an impossible value.
     """
     deadline, reported = time.monotonic() + timeout, set[str]()
     for launcher, options, ids in _group_by_launcher(pending, registry):
@@ -110,7 +110,7 @@ def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bo
         True if there was such an agent.
 
     Raises:
-        StoreError: an agent still runs after the timeout.
+        StoreError: An agent still runs after the timeout.
     """
     names, deadline, waited = tuple(ids), time.monotonic() + timeout, False
     while True:

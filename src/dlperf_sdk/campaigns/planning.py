@@ -73,11 +73,11 @@ def _plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[
         stamp: The campaign's stamp.
 
     Raises:
-        CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs is
+        CampaignError: A case or a predicate has an invalid value or an unknown name; something that a case needs is
             missing and the settings do not skip such cases; or the campaign has no case or too many. The message
             begins with `FILE:LINE` if it is known.
-        SpecError: a predicate asks for a property of a topology that is malformed.
-        PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
+        SpecError: A predicate asks for a property of a topology that is malformed.
+        PluginError: A plugin that a case needs does not work, and the settings do not skip such cases.
     """
     _check_predicates(campaign, registry)
     refusals: dict[str, tuple[str, str] | UsageError | None] = {}
@@ -107,11 +107,11 @@ def plan_campaign(campaign: Campaign, registry: Registry) -> tuple[str, list[Ent
         registry: The plugins.
 
     Raises:
-        CampaignError: a case or a predicate has an invalid value or an unknown name; something that a case needs is
+        CampaignError: A case or a predicate has an invalid value or an unknown name; something that a case needs is
             missing and the settings do not skip such cases; the campaign has no case or too many; or no case can be
             run here. The message begins with `FILE:LINE` if it is known.
-        SpecError: a predicate asks for a property of a topology that is malformed.
-        PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
+        SpecError: A predicate asks for a property of a topology that is malformed.
+        PluginError: A plugin that a case needs does not work, and the settings do not skip such cases.
     """
     timestamp = stamp()
     entries = list(_plan_cases(campaign, registry, timestamp))
@@ -137,7 +137,7 @@ def _check_predicates(campaign: Campaign, registry: Registry) -> None:
     Values of `topology`, `data` and `python` are not checked.
 
     Raises:
-        CampaignError: a predicate names an unknown value; the message begins with `FILE:LINE` if it is known.
+        CampaignError: A predicate names an unknown value; the message begins with `FILE:LINE` if it is known.
     """
     predicates = [(condition.when, condition.location) for condition in campaign.exclude]
     predicates += [(override.when, location) for override, location in campaign.overrides if override.when]

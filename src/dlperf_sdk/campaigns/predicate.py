@@ -76,9 +76,9 @@ def predicate(plain: Any) -> Predicate:
             `any` has a list of such mappings, of which one must match. The value comes from a file and is checked.
 
     Raises:
-        SpecError: the value is not such a mapping, has an empty condition, or compares a field with a value of
+        SpecError: The value is not such a mapping, has an empty condition, or compares a field with a value of
             another kind.
-        UnknownName: there is no field or operator of a given name.
+        UnknownName: There is no field or operator of a given name.
     """
     if not isinstance(plain, Mapping) or not plain:
         raise SpecError(
@@ -109,7 +109,7 @@ def value_of(fields: Mapping[str, Any], name: str) -> Any:
         The value as text, number or boolean; None for an option that is not set.
 
     Raises:
-        SpecError: a property of a malformed topology is requested.
+        SpecError: A property of a malformed topology is requested.
     """
     if name.startswith("options."):
         return (fields.get("options") or {}).get(name.removeprefix("options."))
@@ -134,7 +134,7 @@ def _kind_of(name: Any) -> str | None:
     """Return the kind of a field's values as a phrase; None for an option, whose kind only its plugin knows.
 
     Raises:
-        UnknownName: there is no such field.
+        UnknownName: There is no such field.
     """
     if isinstance(name, str) and name.startswith("options.") and len(name) > len("options."):
         return None

@@ -45,7 +45,7 @@ class Outcome:
         """Yield the results of the concluded cases in the campaign's order. Each is loaded when it is reached.
 
         Raises:
-            StoreError, DocumentError: a result cannot be read.
+            StoreError, DocumentError: A result cannot be read.
         """
         for id, progress in self.cases.items():
             if progress.status is not None:
@@ -89,13 +89,13 @@ def run_campaign(
         The directory, the progress of all cases, failed ones included, and how the session ended.
 
     Raises:
-        UnknownName: there is no such kind of failure; or a launcher, or an option of one, no longer exists.
-        SpecError: an option of a launcher has an impossible value.
-        StoreError: another controller runs the campaign, jobs or agents of an earlier one cannot be ended, or the
+        UnknownName: There is no such kind of failure; or a launcher, or an option of one, no longer exists.
+        SpecError: An option of a launcher has an impossible value.
+        StoreError: Another controller runs the campaign, jobs or agents of an earlier one cannot be ended, or the
             directory cannot be read or written. No case was started.
-        Unavailable: the directory could no longer be written. Finished repeats are kept.
-        PluginError: a launcher does not work, and no case was started.
-        KeyboardInterrupt: the user pressed Ctrl-C. Everything has been ended, and the campaign can be resumed.
+        Unavailable: The directory could no longer be written. Finished repeats are kept.
+        PluginError: A launcher does not work, and no case was started.
+        KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and the campaign can be resumed.
     """
     kinds = check_kinds(retry)
     with directory.lock():

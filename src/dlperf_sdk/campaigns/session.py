@@ -62,7 +62,7 @@ class Session:
                 progress of this case is updated.
 
         Raises:
-            StoreError: the entry cannot be written.
+            StoreError: The entry cannot be written.
         """
         entry = self.directory.journal.append(event, **details)
         progress = self.cases.get(entry.get("case", ""))

@@ -96,7 +96,7 @@ def status(directory: CampaignDirectory) -> Status:
     """Return the campaign's status from its journal. Nothing is changed, and the campaign's lock is not waited for.
 
     Raises:
-        StoreError: the journal cannot be read.
+        StoreError: The journal cannot be read.
     """
     entries, damages = directory.journal.read_checked()
     by_id = read_progress(directory.cases, entries)

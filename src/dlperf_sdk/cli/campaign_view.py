@@ -36,7 +36,7 @@ class CampaignLines:
         directory: The campaign.
 
     Raises:
-        StoreError: the campaign's journal cannot be read.
+        StoreError: The campaign's journal cannot be read.
     """
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
@@ -59,7 +59,7 @@ class CampaignLines:
         """Read the journal, and update the labels, numbers of repeats and conclusions of all cases in the display.
 
         Raises:
-            StoreError: the journal cannot be read.
+            StoreError: The journal cannot be read.
         """
         for id, progress in read_progress(self.directory.cases, self.directory.journal.read()).items():
             self.cases[id] = progress.case.spec.label
@@ -93,7 +93,7 @@ class CampaignLines:
                 the campaign.
 
         Raises:
-            StoreError: the entry begins a session, and the journal cannot be read.
+            StoreError: The entry begins a session, and the journal cannot be read.
         """
         case = self.cases.get(entry.get("case", ""), "")
         self.left = entry.get("left", self.left)
@@ -214,7 +214,7 @@ class CampaignDrawn(CampaignLines):
         directory: The campaign.
 
     Raises:
-        StoreError: the campaign's journal cannot be read.
+        StoreError: The campaign's journal cannot be read.
     """
 
     def __init__(self, console: Console, directory: CampaignDirectory) -> None:
@@ -297,6 +297,6 @@ def view(console: Console, directory: CampaignDirectory, *, live: bool) -> Campa
         live: True for a live display; False for plain lines.
 
     Raises:
-        StoreError: the campaign's journal cannot be read.
+        StoreError: The campaign's journal cannot be read.
     """
     return (CampaignDrawn if live else CampaignLines)(console, directory)

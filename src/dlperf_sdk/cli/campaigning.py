@@ -203,11 +203,11 @@ def show_plan(campaign: Campaign, all: bool, common: Common, measured: Path | No
         measured: Directory of a campaign whose repeats the estimated duration is based on; None: no repeats.
 
     Raises:
-        CampaignError: the campaign is invalid, has no case or too many, or none of its cases can be run here.
-        SpecError: a predicate asks for a property of a topology that is malformed.
-        PluginError: a plugin that a case needs does not work, and the settings do not skip such cases.
-        StoreError, DocumentError, UnknownName: there is no readable campaign in `measured`.
-        UsageError: standard output cannot be written.
+        CampaignError: The campaign is invalid, has no case or too many, or none of its cases can be run here.
+        SpecError: A predicate asks for a property of a topology that is malformed.
+        PluginError: A plugin that a case needs does not work, and the settings do not skip such cases.
+        StoreError, DocumentError, UnknownName: There is no readable campaign in `measured`.
+        UsageError: Standard output cannot be written.
     """
     from dlperf_sdk.campaigns import estimate
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
@@ -281,13 +281,13 @@ def run_shown(
         observers: Observers besides the installed ones.
 
     Raises:
-        KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
-        UnknownName: there is no such kind of failure; or a launcher, or an option of one, no longer exists.
-        SpecError: an option of a launcher has an impossible value.
-        StoreError: another controller runs the campaign, jobs or agents of an earlier one cannot be ended, or the
+        KeyboardInterrupt: The user pressed Ctrl-C; the message says how to continue.
+        UnknownName: There is no such kind of failure; or a launcher, or an option of one, no longer exists.
+        SpecError: An option of a launcher has an impossible value.
+        StoreError: Another controller runs the campaign, jobs or agents of an earlier one cannot be ended, or the
             directory cannot be read or written. No case was started.
-        Unavailable: the directory could no longer be written. Finished repeats are kept.
-        PluginError: a plugin that is needed, or a given observer, does not work.
+        Unavailable: The directory could no longer be written. Finished repeats are kept.
+        PluginError: A plugin that is needed, or a given observer, does not work.
     """
     from dlperf_sdk.campaigns.runner import run_campaign
     from dlperf_sdk.cli.campaign_view import view
@@ -320,8 +320,8 @@ def present(outcome: Outcome, common: Common) -> int:
         common: The options `--json` and `--debug`.
 
     Raises:
-        StoreError, DocumentError: the journal or a result cannot be read.
-        UsageError: standard output cannot be written.
+        StoreError, DocumentError: The journal or a result cannot be read.
+        UsageError: Standard output cannot be written.
     """
     from dlperf_sdk.campaigns.status import status as status_of
     from dlperf_sdk.reports import results_table

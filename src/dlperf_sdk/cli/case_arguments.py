@@ -22,8 +22,8 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
             `options`, has a list of its entries as typed.
 
     Raises:
-        UsageError: the arguments describe no case, or a flag has several values; also any subclass.
-        PluginError: a plugin whose options are set cannot be used.
+        UsageError: The arguments describe no case, or a flag has several values; also any subclass.
+        PluginError: A plugin whose options are set cannot be used.
     """
     from dlperf_sdk.planning.spec_arguments import spec_from
     from dlperf_sdk.registry.plugins import Registry

@@ -39,8 +39,8 @@ def members(group: str, name: str, values: Mapping[str, Any], registry: Registry
         registry: The plugins.
 
     Raises:
-        UsageError: an option does not belong to the plugin's kind, or its value is invalid; also any subclass.
-        PluginError: a plugin that is needed cannot be used.
+        UsageError: An option does not belong to the plugin's kind, or its value is invalid; also any subclass.
+        PluginError: A plugin that is needed cannot be used.
     """
     for option in values:
         if option not in _TAKES[group]:

@@ -84,7 +84,7 @@ def convert_whole_number(_: Any, tokens: Sequence[Token]) -> int:
     type of the flag, is not used.
 
     Raises:
-        ValueError: the value is not digits with an optional sign.
+        ValueError: The value is not digits with an optional sign.
     """
     if not INTEGER.fullmatch(tokens[0].value):
         raise ValueError(f"{tokens[0].value!r} is not a whole number")

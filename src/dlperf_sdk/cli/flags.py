@@ -122,7 +122,7 @@ def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
         texts: The entries as typed.
 
     Raises:
-        SpecError: an entry does not have the flag's form, or two have the same name.
+        SpecError: An entry does not have the flag's form, or two have the same name.
     """
     flag, _, read = _MAPPINGS[field]
     fields: dict[str, Any] = {}
@@ -170,7 +170,7 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
             become a mapping; the values of options stay as typed.
 
     Raises:
-        SpecError: an entry of a repeated flag is malformed, or two have the same name.
+        SpecError: An entry of a repeated flag is malformed, or two have the same name.
     """
     return {
         name: parse_entries(name, value) if name in _MAPPINGS else value

@@ -162,7 +162,7 @@ def _results_in(store: ResultStore, failures: dict[str, str]) -> list[Result]:
     """Return the results in a store; the reason of a node that has only a run without one is added to `failures`.
 
     Raises:
-        StoreError: the store has no runs, or cannot be read.
+        StoreError: The store has no runs, or cannot be read.
     """
     from dlperf_sdk.analysis.fleet import LABEL
     from dlperf_sdk.results.recovery import Unreadable

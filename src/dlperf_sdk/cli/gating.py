@@ -206,7 +206,7 @@ def fraction(text: str, flag: str) -> float:
         flag: Name of the flag, for the message.
 
     Raises:
-        UsageError: the text is not such a number, or the fraction is not at least 0 and below 1.
+        UsageError: The text is not such a number, or the fraction is not at least 0 and below 1.
     """
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(%?)", text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
@@ -223,8 +223,8 @@ def _results_in(path: Path, unreadable: list[str]) -> Iterator[Result]:
         unreadable: List to which a message is appended for each run whose result is missing or cannot be read.
 
     Raises:
-        StoreError: the path is neither a directory nor a file, or a directory cannot be read.
-        DocumentError: the path is a single result that cannot be read.
+        StoreError: The path is neither a directory nor a file, or a directory cannot be read.
+        DocumentError: The path is a single result that cannot be read.
     """
     from dlperf_sdk.results.recovery import Unreadable
     from dlperf_sdk.results.run_places import runs_in

@@ -54,7 +54,7 @@ def commands_stopped() -> Iterator[None]:
     It writes a workflow command to standard output on entry, and another one on exit.
 
     Raises:
-        UsageError: standard output cannot be written.
+        UsageError: Standard output cannot be written.
     """
     token = secrets.token_hex(16)
     write(f"::stop-commands::{token}\n")
@@ -102,7 +102,7 @@ def append_summary(gate: Gate) -> None:
     If the summary would be too large, only its first lines are written.
 
     Raises:
-        UsageError: the summary's file cannot be written.
+        UsageError: The summary's file cannot be written.
     """
     name = os.environ.get("GITHUB_STEP_SUMMARY")
     if not name:

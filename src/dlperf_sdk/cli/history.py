@@ -82,7 +82,7 @@ def _select(histories: Sequence[History], words: Sequence[str]) -> list[History]
     """Return the histories whose names have all words, or whose key is one of them.
 
     Raises:
-        UnknownName: no history has the word, or all words at once.
+        UnknownName: No history has the word, or all words at once.
     """
     known = {history.key: {history.key, *history.name.split()} for history in histories}
     known_words = set().union(*known.values()) if known else set()

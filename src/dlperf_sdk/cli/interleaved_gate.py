@@ -36,12 +36,12 @@ def measuring_interleaved(
         quiet: True to show no progress.
 
     Raises:
-        UsageError: a side is invalid, the two are not comparable, or the directory cannot be used; also any subclass.
+        UsageError: A side is invalid, the two are not comparable, or the directory cannot be used; also any subclass.
             Nothing was started.
-        PluginError: a plugin that is needed does not work.
-        Unavailable: the directory could no longer be written.
-        KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
-        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller.
+        PluginError: A plugin that is needed does not work.
+        Unavailable: The directory could no longer be written.
+        KeyboardInterrupt: The user pressed Ctrl-C; the message says how to continue.
+        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.interleaved import baseline_cases, load_cases, make_interleaved
@@ -74,8 +74,8 @@ def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
         candidate's cases whose pairs are not finished.
 
     Raises:
-        UsageError: the directory is not that of an interleaved gate.
-        StoreError, DocumentError, UnknownName: the campaign or a result cannot be read.
+        UsageError: The directory is not that of an interleaved gate.
+        StoreError, DocumentError, UnknownName: The campaign or a result cannot be read.
     """
     from dlperf_sdk.campaigns.campaign_directory import open_campaign
     from dlperf_sdk.campaigns.interleaved import finished_pairs, is_interleaved

@@ -58,7 +58,7 @@ def group_named(name: str) -> str:
     """Return the group of plugins with this name, which may be in the singular: `framework` → `frameworks`.
 
     Raises:
-        UnknownName: there is no such group.
+        UnknownName: There is no such group.
     """
     group_name = next((group.name for group in GROUPS.values() if group.singular == name), name)
     if group_name not in GROUPS:
@@ -75,7 +75,7 @@ def load_error(registry: Registry, group: str, name: str) -> str | None:
         name: Name of the plugin.
 
     Raises:
-        UnknownName: no plugin of the group has this name.
+        UnknownName: No plugin of the group has this name.
     """
     from dlperf_sdk.hookspecs import implemented_hooks
 

@@ -38,7 +38,7 @@ def find(selection: tuple[str, ...], directory: Path) -> Matches:
         directory: The store in which names are looked up.
 
     Raises:
-        StoreError: the directory or one of the words is a URL.
+        StoreError: The directory or one of the words is a URL.
     """
     from dlperf_sdk.results.run_places import explain_absence, runs_in
     from dlperf_sdk.results.store import ResultStore, refuse_url

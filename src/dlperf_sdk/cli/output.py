@@ -19,7 +19,7 @@ def write_text(text: str) -> None:
     """Write text to standard output. On a terminal, control characters are replaced.
 
     Raises:
-        UsageError: standard output cannot be written.
+        UsageError: Standard output cannot be written.
     """
     from dlperf_sdk.reports.terminal import escape_lines
 
@@ -37,8 +37,8 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
         common: The options `--json` and `--debug`.
 
     Raises:
-        StoreError: the file cannot be written.
-        UsageError: standard output cannot be written.
+        StoreError: The file cannot be written.
+        UsageError: Standard output cannot be written.
     """
     from dlperf_sdk.results.files import check_replaceable, directory_of, explain_os_errors, write_whole
 

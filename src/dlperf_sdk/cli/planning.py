@@ -192,11 +192,11 @@ def outline(plan: Plan) -> Outline:
     """Return the outline of a plan: the commands and files of its launch. Nothing is started or written.
 
     Raises:
-        PluginError: a package of the bundle or a plugin of the plan cannot be used.
-        UnknownName: a plugin of the plan is no longer installed.
-        SpecError: the data's folder does not exist, or its contents do not fit the model.
-        Unavailable: the data's folder cannot be read, or contains no data; or the launcher's options do not suffice.
-        DocumentError: a file in the data's folder is malformed, or not a regular file in this folder.
+        PluginError: A package of the bundle or a plugin of the plan cannot be used.
+        UnknownName: A plugin of the plan is no longer installed.
+        SpecError: The data's folder does not exist, or its contents do not fit the model.
+        Unavailable: The data's folder cannot be read, or contains no data; or the launcher's options do not suffice.
+        DocumentError: A file in the data's folder is malformed, or not a regular file in this folder.
     """
     spec = plan.spec
     source = spec.executed.data

@@ -89,7 +89,7 @@ def published_series() -> tuple[Case, ...]:
     """Return the published figures of all installed collections, each as a case; empty without a collection.
 
     Raises:
-        PluginError: a collection cannot be used.
+        PluginError: A collection cannot be used.
     """
     from dlperf_sdk.analysis.case import cases
     from dlperf_sdk.registry.plugins import Registry

@@ -67,8 +67,8 @@ def _check_written(path: Path, kind: str, document: Mapping[str, Any]) -> None:
     """Check a run spec or campaign that was written by hand, and report all errors at once, each with its line.
 
     Raises:
-        DocumentError: a run spec has errors.
-        CampaignError: a campaign's file, or one that it extends, has errors.
+        DocumentError: A run spec has errors.
+        CampaignError: A campaign's file, or one that it extends, has errors.
     """
     from dlperf_sdk.documents import diagnostics, schema, source_positions
 
@@ -144,7 +144,7 @@ def kind_of(document: Mapping[str, Any]) -> str:
         document: The document as JSON values.
 
     Raises:
-        DocumentError: no schema knows more than half of the keys.
+        DocumentError: No schema knows more than half of the keys.
     """
     from dlperf_sdk.documents import schema
 

@@ -204,9 +204,9 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
         common: The options `--json` and `--debug`.
 
     Raises:
-        UsageError: options contradict each other, `--store` is not a database, or standard output cannot be written.
+        UsageError: Options contradict each other, `--store` is not a database, or standard output cannot be written.
             Other errors of `measure` pass unchanged, except for `KeyboardInterrupt`.
-        PluginError: the plugin of the database in `--store` does not work.
+        PluginError: The plugin of the database in `--store` does not work.
     """
     from dlperf_sdk.execution.uploading import make_uploaders
     from dlperf_sdk.results.store import ResultStore

@@ -109,9 +109,9 @@ def emit(document: Any) -> None:
         document: The object, as JSON values.
 
     Raises:
-        UsageError: standard output cannot be written for another reason.
-        ValueError: a number in the object is not finite.
-        TypeError: a value in the object is not one of JSON.
+        UsageError: Standard output cannot be written for another reason.
+        ValueError: A number in the object is not finite.
+        TypeError: A value in the object is not one of JSON.
     """
     write(json.dumps(document, indent=1, allow_nan=False) + "\n")
 
@@ -120,7 +120,7 @@ def write(text: str) -> None:
     """Write text to standard output unchanged. Nothing is written if the reader of standard output is gone.
 
     Raises:
-        UsageError: standard output cannot be written for another reason.
+        UsageError: Standard output cannot be written for another reason.
     """
     with _stdout() as stdout:
         stdout.write(text)
@@ -131,7 +131,7 @@ def write_bytes(data: bytes) -> None:
     """Write bytes to standard output. Nothing is written if the reader of standard output is gone.
 
     Raises:
-        UsageError: standard output cannot be written for another reason.
+        UsageError: Standard output cannot be written for another reason.
     """
     with _stdout() as stdout:
         stdout.buffer.write(data)
@@ -157,7 +157,7 @@ def show(blocks: Iterable[Block]) -> None:
     Nothing is written if the reader of standard output is gone.
 
     Raises:
-        UsageError: standard output cannot be written for another reason.
+        UsageError: Standard output cannot be written for another reason.
     """
     from dlperf_sdk.reports import terminal
 

@@ -31,9 +31,9 @@ def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
         flags: Name of a field of `RunSpec` → value of its flag, a `Sweep` for several; None: not given.
 
     Raises:
-        UsageError: the value of an option has a comma, and the arguments describe no case whose plugins could tell
+        UsageError: The value of an option has a comma, and the arguments describe no case whose plugins could tell
             whether these are several values; also any subclass.
-        PluginError: a plugin whose options are set cannot be used.
+        PluginError: A plugin whose options are set cannot be used.
     """
     if (model is not None and "," in case + model) or any(
         isinstance(value, Sweep) for value in flags.values()
@@ -55,8 +55,8 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
         trace: True for an extra attempt of every case under its framework's profiler.
 
     Raises:
-        UsageError: the first combination is not a valid case; also subclasses of `UsageError`.
-        PluginError: a plugin whose options are set cannot be used.
+        UsageError: The first combination is not a valid case; also subclasses of `UsageError`.
+        PluginError: A plugin whose options are set cannot be used.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.matrix import Matrix
@@ -98,10 +98,10 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
 
     Raises:
         UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any subclass.
-        PluginError: a plugin that is needed does not work.
-        Unavailable: the directory could no longer be written. Finished repeats are kept.
-        KeyboardInterrupt: the user pressed Ctrl-C; the message says how to continue.
-        SystemExit, LostNode: this process belongs to a job, and another process of it is the controller.
+        PluginError: A plugin that is needed does not work.
+        Unavailable: The directory could no longer be written. Finished repeats are kept.
+        KeyboardInterrupt: The user pressed Ctrl-C; the message says how to continue.
+        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller.
     """
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
     from dlperf_sdk.campaigns.planning import list_runnable, plan_campaign

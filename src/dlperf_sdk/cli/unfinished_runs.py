@@ -21,7 +21,7 @@ def read_unfinished(store: ResultStore, run_id: str, redact_text: Callable[[str]
         redact_text: Function that redacts messages that name files; `str` keeps them.
 
     Raises:
-        UsageError: the run cannot be found.
+        UsageError: The run cannot be found.
     """
     from dlperf_sdk.cli.lookup import unit_of
     from dlperf_sdk.registry.plugins import Registry

@@ -26,7 +26,7 @@ def name_url(url: str) -> str:
     """Return scheme, hosts, ports and path of a URL, without user, password and parameters.
 
     Raises:
-        UsageError: the URL is not valid. Then a part of the password might look like another part of the URL.
+        UsageError: The URL is not valid. Then a part of the password might look like another part of the URL.
     """
     match = _URL.fullmatch(url)
     if match is None:

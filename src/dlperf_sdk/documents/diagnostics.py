@@ -29,7 +29,7 @@ def list_file_errors(
         One message per error; empty if the document is valid.
 
     Raises:
-        DocumentError: the document is of another major version.
+        DocumentError: The document is of another major version.
     """
     messages = [
         (source_positions.line_of(places, error.place), str(error))

@@ -60,7 +60,7 @@ def keywords_of_type(annotated: Any) -> dict[str, Any]:
         annotated: The annotated type, such as `Annotated[int, Schema(minimum=0)]`.
 
     Raises:
-        StopIteration: no `Schema` is attached to the type.
+        StopIteration: No `Schema` is attached to the type.
     """
     return next(
         dict(annotation.keywords) for annotation in get_args(annotated)[1:] if isinstance(annotation, Schema)

@@ -59,7 +59,7 @@ def number(value: float | str) -> float:
     """Return a number of a document as a float. Documents write `nan`, `inf` and `-inf` as text, which JSON lacks.
 
     Raises:
-        KeyError: the value is another text.
+        KeyError: The value is another text.
     """
     return _NON_FINITE[value] if isinstance(value, str) else float(value)
 
@@ -68,7 +68,7 @@ def numbers(values: Sequence[float | str]) -> tuple[float, ...]:
     """Return numbers of a document as a tuple of floats, in order; `nan`, `inf` and `-inf` may be text.
 
     Raises:
-        KeyError: a value is another text.
+        KeyError: A value is another text.
     """
     return tuple(values) if set(map(type, values)) == {float} else tuple(map(number, values))  # type: ignore[arg-type]
 
@@ -81,7 +81,7 @@ def check_plain(value: Any, source: str) -> None:
         source: Name of the value in messages.
 
     Raises:
-        DocumentError: the value has a part of another type, a key that is not text, a number that is not finite or
+        DocumentError: The value has a part of another type, a key that is not text, a number that is not finite or
             too large, or more than `DEEPEST` (64) levels.
     """
     level = [value]

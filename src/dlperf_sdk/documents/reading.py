@@ -46,7 +46,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
         limit: Maximum size in bytes. For YAML a lower limit applies as well.
 
     Raises:
-        DocumentError: the suffix is another one; the file cannot be read, is not a regular file, is too large, would
+        DocumentError: The suffix is another one; the file cannot be read, is not a regular file, is too large, would
             need too much memory, is not text in UTF-8, cannot be parsed (the message begins with FILE:LINE), is nested
             too deeply, holds a value that JSON does not have, or has no object at its top.
     """
@@ -84,7 +84,7 @@ def parse_json(data: bytes, source: str) -> Any:
         source: Name of the document in messages.
 
     Raises:
-        DocumentError: the text is not UTF-8 or not JSON, has a key twice, contains NaN, an infinity or too large a
+        DocumentError: The text is not UTF-8 or not JSON, has a key twice, contains NaN, an infinity or too large a
             number, is nested too deeply, or would need too much memory.
     """
     check_memory(data, source)
@@ -107,7 +107,7 @@ def unpack_gzip(data: bytes, limit: int, source: str) -> bytes:
         source: Name of the file in messages.
 
     Raises:
-        DocumentError: the file is damaged or cut off, or its content is larger.
+        DocumentError: The file is damaged or cut off, or its content is larger.
     """
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
@@ -134,7 +134,7 @@ def check_memory(data: bytes, source: str) -> None:
         source: Name of the document in messages.
 
     Raises:
-        DocumentError: it would need more than 448 MiB.
+        DocumentError: It would need more than 448 MiB.
     """
     if len(data) * (1 + 2 * 4 + max(_BYTES_OF.values())) <= _MOST_MEMORY:
         return
@@ -230,7 +230,7 @@ def open_file(path: Path) -> BinaryIO:
     Links are followed. Opening a named pipe does not wait for its writer.
 
     Raises:
-        DocumentError: the file cannot be opened, or is not a regular file.
+        DocumentError: The file cannot be opened, or is not a regular file.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -251,7 +251,7 @@ def read_file(path: Path, limit: int) -> bytes:
         limit: Maximum size of the content in bytes.
 
     Raises:
-        DocumentError: the file cannot be read, is not a regular file, or is larger than `limit` bytes.
+        DocumentError: The file cannot be read, is not a regular file, or is larger than `limit` bytes.
     """
     try:
         with open_file(path) as file:

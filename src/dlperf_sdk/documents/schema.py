@@ -51,7 +51,7 @@ def check(name: str, document: Any, part: str = "") -> None:
         part: Name of a definition in the schema's `$defs` to check against; empty: the schema itself.
 
     Raises:
-        DocumentError: the document breaks the schema, or is of another major version. For a broken schema, the
+        DocumentError: The document breaks the schema, or is of another major version. For a broken schema, the
             message names the place as a JSON path, and `.place` has its keys and indexes.
     """
     title = _title(name, part)
@@ -92,7 +92,7 @@ def list_errors(name: str, document: Any) -> list[DocumentError]:
         valid.
 
     Raises:
-        DocumentError: the document is of another major version.
+        DocumentError: The document is of another major version.
     """
     title = _title(name, "")
     _check_version(name, title, document)
@@ -129,7 +129,7 @@ def load(name: str) -> dict[str, Any]:
     """Return the schema `name`, one of `NAMES`, as a new dictionary, read from its file.
 
     Raises:
-        OSError: there is no such file, or it cannot be read.
+        OSError: There is no such file, or it cannot be read.
     """
     document: dict[str, Any] = json.loads((_directory() / f"{name}.schema.json").read_text(encoding="utf-8"))
     return document

@@ -83,7 +83,7 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
         unknown: The unknown keys, if the error is about such keys; the phrase names the first one. Otherwise empty.
 
     Raises:
-        KeyError: the error is about a keyword of JSON Schema for which there is no phrase, neither here nor in
+        KeyError: The error is about a keyword of JSON Schema for which there is no phrase, neither here nor in
             `EXPECTED`.
     """
     schema: Any = error.schema

@@ -68,7 +68,7 @@ def find_repeated_key(text: str) -> tuple[str, int]:
     """Return the first key of a JSON text that its object already has, and the key's line, counted from 1.
 
     Raises:
-        ValueError: there is no such key.
+        ValueError: There is no such key.
     """
     open_: list[set[str] | None] = []
     """The keys of every object that is open; None for an array."""

@@ -39,7 +39,7 @@ class PlainLoader(yaml.SafeLoader):
             index: The place of the value in `parent`; passed on to PyYAML's own method.
 
         Raises:
-            ComposerError: the value has an anchor or a tag, or is an alias; or the document has too many nodes or too
+            ComposerError: The value has an anchor or a tag, or is an alias; or the document has too many nodes or too
                 many levels.
         """
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -68,7 +68,7 @@ class PlainLoader(yaml.SafeLoader):
             deep: True if values inside the values are constructed at once, too, rather than later.
 
         Raises:
-            ConstructorError: a key is not a text, or occurs twice.
+            ConstructorError: A key is not a text, or occurs twice.
         """
         value: dict[Any, Any] = {}
         for key_node, value_node in node.value:
@@ -87,7 +87,7 @@ class PlainLoader(yaml.SafeLoader):
         """Return the decimal number of a scalar's node. PyYAML's own method reads octal and base 60 as well.
 
         Raises:
-            ConstructorError: the number has thousands of digits.
+            ConstructorError: The number has thousands of digits.
         """
         try:
             return int(node.value)

@@ -73,7 +73,7 @@ def read_csv(text: str) -> list[Row]:
     A value is a text, a number or a boolean, as its column requires; it is None for an empty cell.
 
     Raises:
-        DocumentError: the text is not such a table; the message names the line.
+        DocumentError: The text is not such a table; the message names the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     kinds = {column.name: column.kind for column in COLUMNS}

@@ -40,8 +40,8 @@ def open_store(place: str | Path, registry: Registry | None = None) -> Store:
         registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: the URL is not valid, or no plugin has its scheme; also any subclass.
-        PluginError: the plugin does not work.
+        UsageError: The URL is not valid, or no plugin has its scheme; also any subclass.
+        PluginError: The plugin does not work.
     """
     return (
         open_database(str(place), registry)
@@ -60,8 +60,8 @@ def open_database(url: str, registry: Registry | None = None) -> ResultDatabase:
         registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: the text is not a valid URL, or no plugin has its scheme; also any subclass.
-        PluginError: the plugin does not work.
+        UsageError: The text is not a valid URL, or no plugin has its scheme; also any subclass.
+        PluginError: The plugin does not work.
     """
     from dlperf_sdk.registry.plugins import Registry
 
@@ -86,7 +86,7 @@ def upload(store: ResultStore, database: ResultDatabase, run_ids: Iterable[str] 
         → the reason. Results that the database already has are in neither.
 
     Raises:
-        StoreError: the directory or the database cannot be used. What was sent before is in the database.
+        StoreError: The directory or the database cannot be used. What was sent before is in the database.
     """
     outcome = Uploaded()
     files = list_files(store.directory, run_ids)

@@ -89,12 +89,12 @@ def import_logs(
         The results, in the order of their first logs.
 
     Raises:
-        UnknownName: there is no such importer, or `stated` has a name that is not a fact of a case.
-        PluginError: the importer cannot be used.
-        DocumentError: a log cannot be read or is malformed; the message names the line.
-        UsageError: there is no log, two files have the same content, or a fact that every case needs is neither in a
+        UnknownName: There is no such importer, or `stated` has a name that is not a fact of a case.
+        PluginError: The importer cannot be used.
+        DocumentError: A log cannot be read or is malformed; the message names the line.
+        UsageError: There is no log, two files have the same content, or a fact that every case needs is neither in a
             log nor given.
-        SpecError: a value is impossible.
+        SpecError: A value is impossible.
     """
     registry = registry or Registry()
     reader = registry.importer(importer)
@@ -134,8 +134,8 @@ def _check_given(importer: Importer, stated: Mapping[str, Any]) -> dict[str, Any
     """Return the given facts, with a topology in its one spelling.
 
     Raises:
-        UnknownName: a name is not a fact of a case.
-        SpecError: a value is impossible.
+        UnknownName: A name is not a fact of a case.
+        SpecError: A value is impossible.
     """
     window = ("warmup", "steps") if importer.has_window else ()
     names = {*_SPEC, *window, *OPTION_ROLES, "framework_version", "hardware", "implementation", "machine"}

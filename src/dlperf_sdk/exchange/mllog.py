@@ -38,8 +38,8 @@ def to_mllog(results: Sequence[Result]) -> str:
     it.
 
     Raises:
-        UsageError: the start or end of a result is not a date.
-        DocumentError: a result's records cannot be read.
+        UsageError: The start or end of a result is not a date.
+        DocumentError: A result's records cannot be read.
     """
     lines: list[str] = []
     for result in results:

@@ -16,7 +16,7 @@ def to_parquet(results: Sequence[Result]) -> bytes:
     They hold texts, 64-bit numbers, booleans and nulls.
 
     Raises:
-        UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.
+        UsageError: Pyarrow cannot be imported, or a whole number does not fit into 64 bits.
     """
     file = io.BytesIO()
     import_library("pyarrow.parquet").write_table(to_arrow(results), file)

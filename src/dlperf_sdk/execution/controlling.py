@@ -29,12 +29,12 @@ def controlling(specs: Sequence[RunSpec], registry: Registry) -> Iterator[Callab
         registry: The plugins.
 
     Raises:
-        SystemExit: this process is not the controller, which has ended; with the controller's exit code.
-        UsageError: the job does not fit the cases, or its processes cannot find each other.
-        LostNode: this process is not the controller, which was not found or was lost.
-        UnknownName: there is no launcher of a given name.
-        SpecError: an option of a launcher has an impossible value.
-        PluginError: a launcher does not work.
+        SystemExit: This process is not the controller, which has ended; with the controller's exit code.
+        UsageError: The job does not fit the cases, or its processes cannot find each other.
+        LostNode: This process is not the controller, which was not found or was lost.
+        UnknownName: There is no launcher of a given name.
+        SpecError: An option of a launcher has an impossible value.
+        PluginError: A launcher does not work.
     """
     launchers = {spec.topology.launcher: registry.topology(spec.topology.launcher) for spec in specs}
     for name, launcher in launchers.items():

@@ -32,8 +32,8 @@ class Uploader:
         registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: the URL is not valid, or no plugin has its scheme.
-        PluginError: the plugin does not work.
+        UsageError: The URL is not valid, or no plugin has its scheme.
+        PluginError: The plugin does not work.
     """
 
     def __init__(self, url: str, store: ResultStore, registry: Registry | None = None) -> None:
@@ -106,7 +106,7 @@ def make_uploaders(url: str | None, store: ResultStore) -> tuple[Uploader, ...]:
         store: Store that the runs write to.
 
     Raises:
-        UsageError: the URL is not valid, or no plugin has its scheme.
-        PluginError: the plugin does not work.
+        UsageError: The URL is not valid, or no plugin has its scheme.
+        PluginError: The plugin does not work.
     """
     return () if url is None else (Uploader(url, store),)

@@ -65,10 +65,10 @@ def request(
         changes: Fields of `Request` that replace the defaults, such as `batch_size=8`.
 
     Raises:
-        KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
-        UnknownName: there is no such precision or strategy.
-        SpecError: an option has an impossible value.
-        TypeError: there is no option or field of a given name.
+        KeyError: The model is not in `MODELS`, or the plugin has no trainer for it.
+        UnknownName: There is no such precision or strategy.
+        SpecError: An option has an impossible value.
+        TypeError: There is no option or field of a given name.
     """
     entry = MODELS[model]
     chosen = entry.Options(**(options or {}))
@@ -132,10 +132,10 @@ def small_request(
         changes: Fields of `Request` that replace the defaults, such as `precision="amp-bf16"`.
 
     Raises:
-        KeyError: the model is not in `MODELS`, or the plugin has no trainer for it.
-        UnknownName: there is no such precision or strategy.
-        SpecError: an option has an impossible value.
-        TypeError: there is no option or field of a given name.
+        KeyError: The model is not in `MODELS`, or the plugin has no trainer for it.
+        UnknownName: There is no such precision or strategy.
+        SpecError: An option has an impossible value.
+        TypeError: There is no option or field of a given name.
     """
     return request(plugin, model, {**SMALL[model], **(options or {})}, framework_options, **changes)
 
@@ -169,9 +169,9 @@ def start(request: Request, ports: Sequence[str] = (), rank: int = 0) -> tuple[R
         The runtime, which the caller must stop, and the trainer.
 
     Raises:
-        StopIteration: the case has no trainer process of this rank.
-        ImportError: the worker half, or the framework, cannot be imported.
-        Unsupported: the plugin or this machine does not support the case. Other exceptions of the worker half are not
+        StopIteration: The case has no trainer process of this rank.
+        ImportError: The worker half, or the framework, cannot be imported.
+        Unsupported: The plugin or this machine does not support the case. Other exceptions of the worker half are not
             caught, either.
     """
     nodes = cluster(request, ports)
@@ -194,9 +194,9 @@ def summarize_traced_steps(
         steps: Number of traced steps.
 
     Raises:
-        ValueError: the plugin declares no profiler.
-        Unsupported: the plugin's runtime has no profiler.
-        DocumentError: the trace is not in Chrome's format, or has no event of work.
+        ValueError: The plugin declares no profiler.
+        Unsupported: The plugin's runtime has no profiler.
+        DocumentError: The trace is not in Chrome's format, or has no event of work.
     """
     import gzip
 

@@ -50,7 +50,7 @@ class Figures:
             The selection, in the same order; it may be empty.
 
         Raises:
-            UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
+            UnknownName: A name is neither a field nor an option. Not raised if the preceding conditions leave no
                 figure.
         """
         figures = self.figures
@@ -69,9 +69,9 @@ class Figures:
                 whose source does not state the option.
 
         Raises:
-            UnknownName: a name is neither a field nor an option. Not raised if the preceding conditions leave no
+            UnknownName: A name is neither a field nor an option. Not raised if the preceding conditions leave no
                 figure.
-            UsageError: no figure meets the conditions; or several do, and the message names the fields in which they
+            UsageError: No figure meets the conditions; or several do, and the message names the fields in which they
                 differ.
         """
         selected = self.filter(**conditions).figures
@@ -96,7 +96,7 @@ class Figures:
             name: Name of a field or an option of `PublishedFigure`.
 
         Raises:
-            UnknownName: the name is neither a field nor an option. Not raised if there is no figure.
+            UnknownName: The name is neither a field nor an option. Not raised if there is no figure.
         """
         return tuple(dict.fromkeys(figure.value(name) for figure in self.figures))
 

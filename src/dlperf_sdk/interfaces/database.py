@@ -51,10 +51,10 @@ class Store(ABC):
             largest: Maximum memory of the selected rows in bytes.
 
         Raises:
-            UsageError: the query is not valid, is no statement that selects rows, selects more than `largest` bytes,
+            UsageError: The query is not valid, is no statement that selects rows, selects more than `largest` bytes,
                 takes too long, or would do something other than read.
-            StoreError: the store cannot be used.
-            KeyboardInterrupt: a signal ended the query.
+            StoreError: The store cannot be used.
+            KeyboardInterrupt: A signal ended the query.
         """
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Store(ABC):
         """Return a row for each column that a query can name: its table, name, SQL type and description.
 
         Raises:
-            StoreError: the store cannot be used.
+            StoreError: The store cannot be used.
         """
 
     @abstractmethod
@@ -73,9 +73,9 @@ class Store(ABC):
             run_id: Name of the run.
 
         Raises:
-            UnknownName: the store has no result of this run.
-            StoreError: the store cannot be used.
-            DocumentError: the result is damaged.
+            UnknownName: The store has no result of this run.
+            StoreError: The store cannot be used.
+            DocumentError: The result is damaged.
         """
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class ResultDatabase(Store):
             run_ids: Names of the runs.
 
         Raises:
-            StoreError: the database cannot be used.
+            StoreError: The database cannot be used.
         """
 
     @abstractmethod
@@ -114,8 +114,8 @@ class ResultDatabase(Store):
             version: The version of the result's file: when it was changed, and its size.
 
         Raises:
-            DocumentError: the database cannot hold this result.
-            StoreError: the database cannot be used.
+            DocumentError: The database cannot hold this result.
+            StoreError: The database cannot be used.
         """
 
     @abstractmethod
@@ -125,7 +125,7 @@ class ResultDatabase(Store):
         If the tables are of the present version, nothing changes.
 
         Raises:
-            StoreError: the database cannot be used, or its tables are of a newer version.
+            StoreError: The database cannot be used, or its tables are of a newer version.
         """
 
 
@@ -143,5 +143,5 @@ class DatabaseType(ABC):
             url: The URL, as the person who starts the command gives it; it is never read from a file.
 
         Raises:
-            UsageError: the URL is not valid. The message does not contain it.
+            UsageError: The URL is not valid. The message does not contain it.
         """

@@ -88,8 +88,8 @@ class PublishedFigure:
     """One published throughput. A field that exists in run specs as well has the same meaning and role as there.
 
     Raises:
-        UnknownName: an option is none of `OPTION_ROLES`.
-        SpecError: the topology's text cannot be parsed.
+        UnknownName: An option is none of `OPTION_ROLES`.
+        SpecError: The topology's text cannot be parsed.
     """
 
     collection: ShortName
@@ -191,7 +191,7 @@ class PublishedFigure:
             name: Name of a field of this class, or of a field of `FigureOptions`.
 
         Raises:
-            UnknownName: the name is neither a field nor an option.
+            UnknownName: The name is neither a field nor an option.
         """
         if name in OPTION_ROLES:
             return self.options.get(name)
@@ -223,8 +223,8 @@ class PublishedFigure:
             plain: The document, JSON values by the names of the fields; see the schema `published`.
 
         Raises:
-            DocumentError: the document is not plain JSON data, or breaks the schema `published`.
-            UnknownName: an option is none of `OPTION_ROLES`.
+            DocumentError: The document is not plain JSON data, or breaks the schema `published`.
+            UnknownName: An option is none of `OPTION_ROLES`.
         """
         from dlperf_sdk.documents import schema
 
@@ -241,7 +241,7 @@ class PublishedFigure:
                 `published`.
 
         Raises:
-            UnknownName: an option is none of `OPTION_ROLES`.
+            UnknownName: An option is none of `OPTION_ROLES`.
         """
         fields = {name: value for name, value in plain.items() if name != "schema_version"}
         fields["source"] = Source(**fields["source"])

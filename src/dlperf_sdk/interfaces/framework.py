@@ -106,7 +106,7 @@ class Capabilities:
     """Capabilities of a framework's plugin. A case that needs anything else is refused before it starts.
 
     Raises:
-        UnknownName: the core does not know the name of a precision, strategy, layout, data source or part, or of a
+        UnknownName: The core does not know the name of a precision, strategy, layout, data source or part, or of a
             compiler that is given by its name instead of a `Compiler`.
     """
 

@@ -56,7 +56,7 @@ class Log:
         The text has no line end. Bytes that are not UTF-8 are replaced.
 
         Raises:
-            DocumentError: while iterating: the file cannot be read, is not a regular file, or has a line that is
+            DocumentError: While iterating: the file cannot be read, is not a regular file, or has a line that is
                 longer than `MAX_LINE_BYTES`.
         """
         return self._lines
@@ -88,7 +88,7 @@ class Log:
         """Read the remaining lines and return the SHA-256 checksum of the whole file, in hexadecimal.
 
         Raises:
-            DocumentError: the rest of the file cannot be read, is not a regular file, or has a line that is longer
+            DocumentError: The rest of the file cannot be read, is not a regular file, or has a line that is longer
                 than `MAX_LINE_BYTES`.
         """
         for _ in self._lines:
@@ -143,6 +143,6 @@ class Importer(ABC):
             The content of the log. Its `facts` are those in the log, and the caller adds the facts in `stated`.
 
         Raises:
-            DocumentError: the log is malformed, incomplete or of several runs; the message names the line.
-            UsageError: neither the log nor `stated` has a fact that is needed to compute the throughput.
+            DocumentError: The log is malformed, incomplete or of several runs; the message names the line.
+            UsageError: Neither the log nor `stated` has a fact that is needed to compute the throughput.
         """

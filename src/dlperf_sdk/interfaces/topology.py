@@ -101,7 +101,7 @@ class Topology(ABC):
             options: The launcher's options, an instance of its class attribute `Options`.
 
         Raises:
-            SpecError: an option has a wrong value.
+            SpecError: An option has a wrong value.
         """
         return
 
@@ -117,10 +117,10 @@ class Topology(ABC):
             options: The launcher's options of the first case, an instance of its class attribute `Options`.
 
         Raises:
-            SystemExit: this process is not the controller, and the controller has ended; the exit code is that of the
+            SystemExit: This process is not the controller, and the controller has ended; the exit code is that of the
                 controller.
-            UsageError: the job does not fit the cases, or its processes cannot find each other.
-            LostNode: this process is not the controller, and the controller was not found, or was lost.
+            UsageError: The job does not fit the cases, or its processes cannot find each other.
+            LostNode: This process is not the controller, and the controller was not found, or was lost.
         """
         return
 
@@ -144,7 +144,7 @@ class Topology(ABC):
             options: The options that the user set, name → value.
 
         Raises:
-            Unavailable: the launcher cannot choose the node.
+            Unavailable: The launcher cannot choose the node.
         """
         raise Unavailable(f"The launcher {self.name} cannot place a case on a node of your choice.")
 
@@ -164,7 +164,7 @@ class Topology(ABC):
             job: The queue's own identifier of the job.
 
         Raises:
-            Unavailable: there is no such job, dlperf did not submit it, it is over, the queue does not answer, or
+            Unavailable: There is no such job, dlperf did not submit it, it is over, the queue does not answer, or
                 the launcher has no queue.
         """
         raise Unavailable(
@@ -189,7 +189,7 @@ class Topology(ABC):
             submission under way counts as a job.
 
         Raises:
-            Unavailable: the queue does not answer; the caller tries again for a while.
+            Unavailable: The queue does not answer; the caller tries again for a while.
         """
         return {}
 
@@ -225,7 +225,7 @@ class Topology(ABC):
             file: The path that the file will have, for the commands.
 
         Raises:
-            Unavailable: the scheduler does not accept the job, for example because the file is too large.
+            Unavailable: The scheduler does not accept the job, for example because the file is too large.
         """
         return None
 
@@ -241,5 +241,5 @@ class Topology(ABC):
             job: The case, and its bundle, which exists.
 
         Raises:
-            Unavailable: the launcher cannot place the job. Raised by the call or on entering the context.
+            Unavailable: The launcher cannot place the job. Raised by the call or on entering the context.
         """

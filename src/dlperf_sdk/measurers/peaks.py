@@ -69,7 +69,7 @@ def peak(device: str, precision: str) -> Peak | None:
         precision: Name of a precision in `dlperf_sdk.spec.precision.PRECISIONS`.
 
     Raises:
-        UnknownName: there is no such precision.
+        UnknownName: There is no such precision.
     """
     rates, source = _TABLE.get(device.removeprefix("NVIDIA ").removeprefix("Tesla "), ({}, ""))
     flops = rates.get(PRECISIONS[precision].format)

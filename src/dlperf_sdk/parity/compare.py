@@ -53,7 +53,7 @@ def expected_trajectories(
         number of replicas.
 
     Raises:
-        UnknownName: there is no such strategy.
+        UnknownName: There is no such strategy.
     """
     if STRATEGIES[strategy].is_asynchronous:
         reason = "Asynchronous updates have no one trajectory that could be right."
@@ -98,7 +98,7 @@ def compare(
         `inconclusive` if the reference has no trajectory for this number of replicas.
 
     Raises:
-        UnknownName: there is no such strategy.
+        UnknownName: There is no such strategy.
     """
     right = expected_trajectories(case, strategy, replicas)
     if isinstance(right, Comparison):

@@ -86,8 +86,8 @@ def plan_parity_run(
         `not-applicable` if the strategy has no single correct trajectory, or the part of the step does not train.
 
     Raises:
-        UnknownName: there is no such model.
-        PluginError: the model's plugin cannot be loaded, or a package of the worker half is not installed as Python
+        UnknownName: There is no such model.
+        PluginError: The model's plugin cannot be loaded, or a package of the worker half is not installed as Python
             files.
     """
     reference = _reference(plan, registry, reference_case)
@@ -136,7 +136,7 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
         deadline or wrote an invalid record.
 
     Raises:
-        RunFailed: the run ended for a reason that ends the case as well, such as `out-of-memory`, `unavailable` or
+        RunFailed: The run ended for a reason that ends the case as well, such as `out-of-memory`, `unavailable` or
             `interrupted`: any kind of failure but `crashed`, `timeout` and `invalid-record`.
     """
     attempt: dict[str, Any] = {}
@@ -169,7 +169,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
         deadline or wrote an invalid record.
 
     Raises:
-        RunFailed: the attempt failed for a reason that ends the case as well, such as `out-of-memory` or
+        RunFailed: The attempt failed for a reason that ends the case as well, such as `out-of-memory` or
             `unavailable`: any kind of failure but `crashed`, `timeout` and `invalid-record`.
     """
     logs = attempt.get("logs") or []
@@ -212,8 +212,8 @@ def describe_parity_run(plan: Plan, registry: Registry) -> str:
         registry: The plugins.
 
     Raises:
-        UnknownName: there is no such model.
-        PluginError: the model's plugin cannot be loaded.
+        UnknownName: There is no such model.
+        PluginError: The model's plugin cannot be loaded.
     """
     reference = _reference(plan, registry, REFERENCE_CASE)
     if isinstance(reference, _Obstacle):
@@ -300,7 +300,7 @@ def _failure(plain: Mapping[str, Any]) -> Failure:
     """Return the failure of a parity run that is its verdict, and raise any other.
 
     Raises:
-        RunFailed: it ends the case as well.
+        RunFailed: It ends the case as well.
     """
     try:
         failure = failure_from(plain)

@@ -32,7 +32,7 @@ def key_of(plan: Plan, request: Request, prepared: PreparedEnvironment, referenc
         reference: The digest of the reference, `Reference.digest`.
 
     Raises:
-        PluginError: a package of the worker half is not installed as Python files.
+        PluginError: A package of the worker half is not installed as Python files.
     """
     return _digest(json.dumps(parts(plan, request, prepared, reference), sort_keys=True).encode())
 
@@ -60,7 +60,7 @@ def parts(plan: Plan, request: Request, prepared: PreparedEnvironment, reference
         reference: The digest of the reference, `Reference.digest`.
 
     Raises:
-        PluginError: a package of the worker half is not installed as Python files.
+        PluginError: A package of the worker half is not installed as Python files.
     """
     fields = {name: value for name, value in request.to_dict().items() if name not in CONTEXT}
     fields["variables"] = redact_variables(request.variables, request.secrets)

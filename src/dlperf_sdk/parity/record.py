@@ -53,7 +53,7 @@ def records_from(documents: Sequence[Any]) -> tuple[ParityRecord, ...]:
         documents: The record of each trainer process, as JSON values in any order.
 
     Raises:
-        DocumentError: a document breaks the schema `parity-record`, or two have the same rank.
+        DocumentError: A document breaks the schema `parity-record`, or two have the same rank.
     """
     records = []
     for document in documents:

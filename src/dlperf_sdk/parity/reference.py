@@ -130,7 +130,7 @@ def load(path: Path) -> Reference:
         path: A file of the schema `reference`.
 
     Raises:
-        DocumentError: the file cannot be read, breaks the schema `reference`, or has a trajectory whose number of
+        DocumentError: The file cannot be read, breaks the schema `reference`, or has a trajectory whose number of
             losses is not the number of steps of its case.
     """
     document = load_document(path, MAX_BYTES)

@@ -37,9 +37,9 @@ def spec_from(
     Raises:
         UnknownName: `fields` has a name that is not a field of `RunSpec`, or a field has a value that is none of its
             fixed names.
-        SpecError: a field has an impossible value, or a spec file sets something that decides what is executed or
+        SpecError: A field has an impossible value, or a spec file sets something that decides what is executed or
             read.
-        DocumentError: the spec's file or mapping cannot be read as a spec.
+        DocumentError: The spec's file or mapping cannot be read as a spec.
         UsageError: `model` is given together with a complete spec.
     """
     fields = dict(fields or {})

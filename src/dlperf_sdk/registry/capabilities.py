@@ -61,9 +61,9 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         model: The model's plugin.
 
     Raises:
-        UnknownName: neither the core nor the framework's plugin knows a device, precision, compiler, strategy,
+        UnknownName: Neither the core nor the framework's plugin knows a device, precision, compiler, strategy,
             layout or data source of the spec.
-        Unsupported: the framework's plugin does not offer one of these or gradient accumulation, a layout is
+        Unsupported: The framework's plugin does not offer one of these or gradient accumulation, a layout is
             given for a model without images, or the precision does not exist on the device.
     """
     capabilities: Capabilities = framework.capabilities
@@ -124,7 +124,7 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
         options: An instance of the framework's `Options`.
 
     Raises:
-        Unsupported: the plugin refuses the combination; the message is the plugin's reason.
+        Unsupported: The plugin refuses the combination; the message is the plugin's reason.
     """
     reason = framework.explain_refusal(spec.on_device(device), options)
     if reason:
@@ -147,7 +147,7 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
         framework: The framework's plugin.
 
     Raises:
-        Unsupported: the plugin does not declare the part; the part is `input`, and the data source has no input; the
+        Unsupported: The plugin does not declare the part; the part is `input`, and the data source has no input; the
             part is `communication`, and no collective synchronizes gradients; or the part runs with another strategy
             or data source than the spec's, which the plugin lacks.
     """

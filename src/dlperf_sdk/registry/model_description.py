@@ -38,7 +38,7 @@ def describe_model(model: Model, options: Any, global_batch_size: int) -> ModelD
         global_batch_size: Samples per optimization step over all devices.
 
     Raises:
-        SpecError: with these options a dimension is shorter than 1, there is no parameter, or the FLOP count is
+        SpecError: With these options a dimension is shorter than 1, there is no parameter, or the FLOP count is
             negative. Errors of the plugin pass unchanged.
     """
     described = ModelDescription(

@@ -24,8 +24,8 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
         An instance of each owner's `Options`, with defaults for the options that the spec does not set.
 
     Raises:
-        UnknownName: no owner declares an option of the spec.
-        SpecError: two owners declare the same option, or an option has an impossible value.
+        UnknownName: No owner declares an option of the spec.
+        SpecError: Two owners declare the same option, or an option has an impossible value.
     """
     declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
     for (first, names), (second, other_names) in itertools.combinations(
@@ -58,7 +58,7 @@ def options_of(owner: Any, spec: RunSpec) -> Any:
         spec: The case.
 
     Raises:
-        SpecError: an option has an impossible value.
+        SpecError: An option has an impossible value.
     """
     return _options(owner, spec, {field.name for field in attrs.fields(owner.Options)})
 

@@ -142,9 +142,9 @@ class Registry:
             name: Name of the plugin.
 
         Raises:
-            UnknownName: no plugin of the group has this name.
-            DuplicatePlugin: two distributions register the name.
-            PluginError: the plugin cannot be imported or instantiated, does not implement the interface of its
+            UnknownName: No plugin of the group has this name.
+            DuplicatePlugin: Two distributions register the name.
+            PluginError: The plugin cannot be imported or instantiated, does not implement the interface of its
                 group, or has another `name` than its entry point.
         """
         if (group, name) in self._loaded:
@@ -202,8 +202,8 @@ class Registry:
         """Return the loaded plugin of the framework named `name`.
 
         Raises:
-            UnknownName: there is no such framework.
-            PluginError: it cannot be loaded, or two distributions register the name.
+            UnknownName: There is no such framework.
+            PluginError: It cannot be loaded, or two distributions register the name.
         """
         return cast("Framework", self.load("frameworks", name))
 
@@ -211,8 +211,8 @@ class Registry:
         """Return the loaded plugin of the model named `name`.
 
         Raises:
-            UnknownName: there is no such model.
-            PluginError: it cannot be loaded, or two distributions register the name.
+            UnknownName: There is no such model.
+            PluginError: It cannot be loaded, or two distributions register the name.
         """
         return cast("Model", self.load("models", name))
 
@@ -220,8 +220,8 @@ class Registry:
         """Return the loaded plugin of the launcher named `name`.
 
         Raises:
-            UnknownName: there is no such launcher.
-            PluginError: it cannot be loaded, or two distributions register the name.
+            UnknownName: There is no such launcher.
+            PluginError: It cannot be loaded, or two distributions register the name.
         """
         return cast("Topology", self.load("topologies", name))
 
@@ -229,8 +229,8 @@ class Registry:
         """Return the loaded collection of published figures named `name`.
 
         Raises:
-            UnknownName: there is no such collection.
-            PluginError: it cannot be loaded, or two distributions register the name.
+            UnknownName: There is no such collection.
+            PluginError: It cannot be loaded, or two distributions register the name.
         """
         return cast("Collection", self.load("collections", name))
 
@@ -238,8 +238,8 @@ class Registry:
         """Return the plugin for databases whose URLs have the scheme, such as `postgresql`.
 
         Raises:
-            UnknownName: no plugin has the scheme.
-            PluginError: it cannot be loaded, or two distributions register the scheme.
+            UnknownName: No plugin has the scheme.
+            PluginError: It cannot be loaded, or two distributions register the scheme.
         """
         return cast("DatabaseType", self.load("databases", scheme))
 
@@ -247,8 +247,8 @@ class Registry:
         """Return the loaded importer of logs named `name`.
 
         Raises:
-            UnknownName: there is no such importer.
-            PluginError: it cannot be loaded, or two distributions register the name.
+            UnknownName: There is no such importer.
+            PluginError: It cannot be loaded, or two distributions register the name.
         """
         return cast("Importer", self.load("importers", name))
 
@@ -256,7 +256,7 @@ class Registry:
         """Return every installed measurer, loaded, sorted by name, without those of private distributions.
 
         Raises:
-            DuplicatePlugin, PluginError: two measurers have the same name, or one cannot be used.
+            DuplicatePlugin, PluginError: Two measurers have the same name, or one cannot be used.
         """
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 
@@ -277,7 +277,7 @@ class Registry:
             action: What the plugin was to do, as a verb with its objects, for the message `… cannot ACTION: …`.
 
         Raises:
-            PluginError: on leaving the block, in place of any `Exception` or `SystemExit` other than a `DlperfError`,
+            PluginError: On leaving the block, in place of any `Exception` or `SystemExit` other than a `DlperfError`,
                 which passes unchanged. The message names the distribution and the line that raised.
         """
         try:

@@ -59,13 +59,13 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         registry: The plugins.
 
     Raises:
-        UnknownName: there is no framework, model, launcher, option or capability of a given name.
-        SpecError: an option has an impossible value, or one that does not fit the topology or the model.
-        PluginError: a plugin cannot be loaded, its code fails, or two distributions register its name. The plugins
+        UnknownName: There is no framework, model, launcher, option or capability of a given name.
+        SpecError: An option has an impossible value, or one that does not fit the topology or the model.
+        PluginError: A plugin cannot be loaded, its code fails, or two distributions register its name. The plugins
             include every installed measurer.
-        Unsupported: the framework has no trainer for the model, or its plugin cannot run the case; the message says
+        Unsupported: The framework has no trainer for the model, or its plugin cannot run the case; the message says
             what it offers.
-        Unavailable: the launcher cannot place the case from this machine.
+        Unavailable: The launcher cannot place the case from this machine.
     """
     framework, model = registry.framework(spec.framework), registry.model(spec.model)
     topology = registry.topology(spec.topology.launcher)

@@ -23,8 +23,8 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
             `failure` (an object; None if the attempt did not fail), and the lists `records`, `series` and `exits`.
 
     Raises:
-        DocumentError: the event's failure is not an object, or a field of it breaks the schema `result`.
-        KeyError: the key `failure` is missing, or the failure has no `kind` or `message`.
+        DocumentError: The event's failure is not an object, or a field of it breaks the schema `result`.
+        KeyError: The key `failure` is missing, or the failure has no `kind` or `message`.
     """
     if event["failure"] is not None:
         return failure_from(event["failure"])
@@ -42,7 +42,7 @@ def repeat_from(event: Mapping[str, Any]) -> Repeat:
             `records`, `series` and `exits`. Fields that `results.convert.Attempt` lacks are ignored.
 
     Raises:
-        DocumentError: the event breaks its schema, has no record, or has a record that is invalid or of another
+        DocumentError: The event breaks its schema, has no record, or has a record that is invalid or of another
             attempt.
     """
     repeat = attempt_from_dict(event).repeat
@@ -67,7 +67,7 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
             be missing or None, `phase`, `node` (index), `rank`, `type` (class of the exception) and `traceback`.
 
     Raises:
-        DocumentError: the failure is not an object, or a field of it breaks the schema `result`.
+        DocumentError: The failure is not an object, or a field of it breaks the schema `result`.
         KeyError: `kind` or `message` is missing.
     """
     if not isinstance(plain, Mapping):
@@ -88,10 +88,10 @@ def nodes_from(event: Mapping[str, Any], count: int) -> tuple[Mapping[str, Any],
         count: Number of nodes of the case.
 
     Raises:
-        DocumentError: the event's `nodes` is not a list of `count` objects, or a value in one is impossible: a text
+        DocumentError: The event's `nodes` is not a list of `count` objects, or a value in one is impossible: a text
             that is not printable, a number below 0 or above 2^63, or a `host`, `kernel`, `architecture`, `memory`,
             `cpu` or `load` of another type than agents report.
-        KeyError: the event has no `nodes`.
+        KeyError: The event has no `nodes`.
     """
     nodes = event["nodes"]
     if not (
@@ -127,7 +127,7 @@ def _check_facts(value: Any, name: str) -> None:
     """Check all values in a node's description: printable texts, numbers from 0 to 2^63.
 
     Raises:
-        DocumentError: a value is impossible.
+        DocumentError: A value is impossible.
     """
     if isinstance(value, Mapping):
         for key, item in value.items():
@@ -146,8 +146,8 @@ def text_from(event: Mapping[str, Any]) -> str:
     """Return the text of an event `note`, in which agent 0 reports a remark for the result.
 
     Raises:
-        DocumentError: the event's `text` is not a string.
-        KeyError: the event has no `text`.
+        DocumentError: The event's `text` is not a string.
+        KeyError: The event has no `text`.
     """
     if not isinstance(event["text"], str):
         raise DocumentError(f"The text of a note is {format_value(event['text'])}.")

@@ -97,9 +97,9 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
         The sentences, without duplicates; empty if everything agrees.
 
     Raises:
-        StoreError: there is no result in the directory.
-        DocumentError: the result is corrupt or of another major version, or there is no such directory.
-        UnknownName: the directory's name cannot name a run.
+        StoreError: There is no result in the directory.
+        DocumentError: The result is corrupt or of another major version, or there is no such directory.
+        UnknownName: The directory's name cannot name a run.
     """
     store = ResultStore(path.absolute().parent)
     result = store.load(path.absolute())

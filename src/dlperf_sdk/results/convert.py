@@ -62,8 +62,8 @@ def result_to_dict(result: Result) -> dict[str, Any]:
     It shares nothing mutable with the result, and is not checked against the schema.
 
     Raises:
-        TypeError: a plugin put a value into the result that JSON cannot represent.
-        DocumentError: the result is in the store, and its records cannot be read.
+        TypeError: A plugin put a value into the result that JSON cannot represent.
+        DocumentError: The result is in the store, and its records cannot be read.
     """
     return {"schema_version": RESULT_VERSION, **_fields(result)}
 
@@ -75,7 +75,7 @@ def result_to_dict_without_records(result: Result) -> dict[str, Any]:
     is not checked against the schema.
 
     Raises:
-        TypeError: a plugin put a value into the result that JSON cannot represent.
+        TypeError: A plugin put a value into the result that JSON cannot represent.
     """
     numbers = list(attempts_of(result.repeats))
     return {**result_to_dict(attrs.evolve(result, repeats=())), "repeats": numbers}
@@ -85,7 +85,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
     """Return a record as a document (a dict of JSON values) of the schema `worker-record`, as trainers write it.
 
     Raises:
-        TypeError: the record holds a value that JSON cannot represent.
+        TypeError: The record holds a value that JSON cannot represent.
     """
     return {"schema_version": RECORD_VERSION, **_fields(record)}
 
@@ -102,8 +102,8 @@ def to_plain(value: Any) -> Any:
     becomes text: `nan`, `inf`, `-inf`.
 
     Raises:
-        TypeError: the value, or a part of it, is neither a JSON value nor an attrs instance.
-        DocumentError: the value holds repeats in the store whose records cannot be read.
+        TypeError: The value, or a part of it, is neither a JSON value nor an attrs instance.
+        DocumentError: The value holds repeats in the store whose records cannot be read.
     """
     if value is None or isinstance(value, str | int):
         return value
@@ -147,7 +147,7 @@ def result_from_dict(
             The default raises a `DocumentError`.
 
     Raises:
-        DocumentError: the document breaks the schema, is of another major version, has a spec with an impossible
+        DocumentError: The document breaks the schema, is of another major version, has a spec with an impossible
             value, or contradicts itself: status and failure differ, or a window does not end after its start.
     """
     schema.check("result", plain)
@@ -170,7 +170,7 @@ def record_from_dict(plain: Mapping[str, Any]) -> Record:
     """Return the record of a trainer that finished, from a document of the schema `worker-record` as JSON values.
 
     Raises:
-        DocumentError: the document breaks the schema `worker-record`, has a window that does not end after its
+        DocumentError: The document breaks the schema `worker-record`, has a window that does not end after its
             start, or is the record of a trainer that failed.
     """
     schema.check("worker-record", plain)
@@ -190,7 +190,7 @@ def attempt_from_dict(event: Mapping[str, Any]) -> Attempt:
         event: The event as JSON values, or the stored attempt. Fields that `Attempt` lacks are ignored.
 
     Raises:
-        DocumentError: the event or a record in it breaks the schema or contradicts itself: status and failure
+        DocumentError: The event or a record in it breaks the schema or contradicts itself: status and failure
             differ, a window does not end after its start, or a record failed although the attempt's status is
             `ok`.
     """

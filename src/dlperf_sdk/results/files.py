@@ -22,7 +22,7 @@ def explain_os_errors(path: Path, option: str = "--output") -> Iterator[None]:
         option: The command-line option with which the user chooses another place; the advice names it.
 
     Raises:
-        StoreError: on leaving the block, in place of an `OSError`.
+        StoreError: On leaving the block, in place of an `OSError`.
     """
     try:
         yield
@@ -44,8 +44,8 @@ def check_replaceable(path: Path) -> None:
     A free path, a regular file and a directory pass.
 
     Raises:
-        StoreError: a pipe, a socket or a device is there.
-        OSError: it cannot be determined what is there, such as for want of permission.
+        StoreError: A pipe, a socket or a device is there.
+        OSError: It cannot be determined what is there, such as for want of permission.
     """
     with suppress(FileNotFoundError, NotADirectoryError):
         mode = path.stat().st_mode
@@ -66,7 +66,7 @@ def directory_of(root: Path, folder: tuple[str, ...]) -> Iterator[int]:
         folder: Names of the nested directories, the outermost first; empty for `root` itself.
 
     Raises:
-        OSError: a directory cannot be opened or created, or a name is a symbolic link (`errno.ELOOP`).
+        OSError: A directory cannot be opened or created, or a name is a symbolic link (`errno.ELOOP`).
     """
     descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -102,7 +102,7 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
         mode: The permissions, reduced by the user's umask.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: The file cannot be written.
     """
     partial = f".{name}.{secrets.token_hex(8)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,7 +133,7 @@ def append(directory: int, name: str, data: bytes, largest: int) -> bool:
         True if the data was written, False if it did not fit.
 
     Raises:
-        OSError: the file cannot be written, or is a symbolic link.
+        OSError: The file cannot be written, or is a symbolic link.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "ab") as file:
@@ -152,7 +152,7 @@ def make_durable(directory: int) -> None:
         directory: An open descriptor of the directory.
 
     Raises:
-        OSError: the entries cannot be written.
+        OSError: The entries cannot be written.
     """
     try:
         os.fsync(directory)
@@ -165,7 +165,7 @@ def remove(directory: int, name: str) -> None:
     """Remove the file `name` from a directory if it exists; `directory` is an open descriptor.
 
     Raises:
-        OSError: the file exists and cannot be removed.
+        OSError: The file exists and cannot be removed.
     """
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)

@@ -48,8 +48,8 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 
     Raises:
         UnknownName: `per` is something else.
-        UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.
-        DocumentError: rows per step are requested, and records in the store cannot be read.
+        UsageError: Pyarrow cannot be imported, or a whole number does not fit into 64 bits.
+        DocumentError: Rows per step are requested, and records in the store cannot be read.
     """
     columns, rows = _table(results, per)
     pa = import_library("pyarrow")
@@ -74,8 +74,8 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
     Raises:
         UnknownName: `per` is something else.
-        UsageError: pandas cannot be imported, or a whole number does not fit into 64 bits.
-        DocumentError: rows per step are requested, and records in the store cannot be read.
+        UsageError: Pandas cannot be imported, or a whole number does not fit into 64 bits.
+        DocumentError: Rows per step are requested, and records in the store cannot be read.
     """
     columns, rows = _table(results, per)
     pandas = import_library("pandas")
@@ -100,8 +100,8 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
     Raises:
         UnknownName: `per` is something else.
-        UsageError: polars cannot be imported, or a whole number does not fit into 64 bits.
-        DocumentError: rows per step are requested, and records in the store cannot be read.
+        UsageError: Polars cannot be imported, or a whole number does not fit into 64 bits.
+        DocumentError: Rows per step are requested, and records in the store cannot be read.
     """
     columns, rows = _table(results, per)
     polars = import_library("polars")
@@ -116,7 +116,7 @@ def import_library(module: str) -> Any:
     `module` is the full name of the module, such as `pyarrow.parquet`. Its first part is what `pip install` takes.
 
     Raises:
-        UsageError: the module cannot be imported; the message says how to install its library.
+        UsageError: The module cannot be imported; the message says how to install its library.
     """
     try:
         return importlib.import_module(module)

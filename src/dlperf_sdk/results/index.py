@@ -59,11 +59,11 @@ class Index(Store):
             largest: Maximum memory of the selected rows in bytes.
 
         Raises:
-            UsageError: the query is not valid, is no SELECT, selects more than `largest` bytes, or would do something
+            UsageError: The query is not valid, is no SELECT, selects more than `largest` bytes, or would do something
                 other than read.
-            StoreError: the directory does not exist, cannot be read, is that of a campaign or has only campaigns; the
+            StoreError: The directory does not exist, cannot be read, is that of a campaign or has only campaigns; the
                 query fails, and the directory has no result; or the index cannot be used.
-            KeyboardInterrupt: a signal ended the query.
+            KeyboardInterrupt: A signal ended the query.
         """
         with closing(_updated_index(self.results)) as index:
             index.set_authorizer(_allow_reading)
@@ -86,7 +86,7 @@ class Index(Store):
         A row has four texts: the table, the column's name, its SQL type and its description.
 
         Raises:
-            StoreError: the directory does not exist, cannot be read, is that of a campaign or has only campaigns; or
+            StoreError: The directory does not exist, cannot be read, is that of a campaign or has only campaigns; or
                 the index cannot be used.
         """
         with closing(_updated_index(self.results)) as index:
@@ -97,7 +97,7 @@ class Index(Store):
 
         Raises:
             StoreError: `run_id` cannot name a run, or the run has no result.
-            DocumentError: there is no such run, or its result cannot be read, is corrupt, or is of another major
+            DocumentError: There is no such run, or its result cannot be read, is corrupt, or is of another major
                 version.
         """
         check_id(run_id)

@@ -56,7 +56,7 @@ class Expected:
         """True if the measured part of a step trains, so that each step has a loss.
 
         Raises:
-            UnknownName: the core does not know the part.
+            UnknownName: The core does not know the part.
         """
         return PARTS[self.part].trains
 
@@ -73,7 +73,7 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
         expected: The planned values that the records are checked against.
 
     Raises:
-        UnknownName: the core does not know the part of a step.
+        UnknownName: The core does not know the part of a step.
     """
     problems = list(_incomplete(repeats, expected))
     if problems:
@@ -194,7 +194,7 @@ def loss_falls(
         strategy: Name of the strategy, one of `STRATEGIES`.
 
     Raises:
-        UnknownName: the core does not know the strategy.
+        UnknownName: The core does not know the strategy.
     """
     name, kind, smallest_fall = "loss-falls", INTEGRITY, math.inf
     for attempt, label, losses in _canonical(repeats, strategy):
@@ -248,7 +248,7 @@ def replicas_equal(repeats: tuple[Repeat, ...], strategy: str) -> Verdict:
         strategy: Name of the strategy, one of `STRATEGIES`.
 
     Raises:
-        UnknownName: the core does not know the strategy.
+        UnknownName: The core does not know the strategy.
     """
     name, kind = "replicas-equal", INTEGRITY
     if not STRATEGIES[strategy].keeps_replicas_equal:
@@ -287,7 +287,7 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
         precision: Name of the requested precision, one of `PRECISIONS`.
 
     Raises:
-        UnknownName: the core does not know the precision.
+        UnknownName: The core does not know the precision.
     """
     name, kind, bounds = "precision-effective", INTEGRITY, PRECISIONS[precision]
     records = [(repeat.attempt, record) for repeat in repeats for record in repeat.records]

@@ -41,7 +41,7 @@ def window_seconds(repeat: Repeat) -> float:
     """Return the length of the slowest trainer's window, in seconds.
 
     Raises:
-        ValueError: the repeat has no records.
+        ValueError: The repeat has no records.
     """
     return max(record.window.seconds for record in repeat.records)
 
@@ -50,8 +50,8 @@ def throughput(repeat: Repeat) -> float:
     """Return samples per second: the samples of all trainers divided by the length of the slowest trainer's window.
 
     Raises:
-        ValueError: the repeat has no records.
-        ZeroDivisionError: the window has no length.
+        ValueError: The repeat has no records.
+        ZeroDivisionError: The window has no length.
     """
     return estimate.throughput(
         [record.samples for record in repeat.records], [record.window.seconds for record in repeat.records]
@@ -70,8 +70,8 @@ def data_wait_fraction(repeat: Repeat) -> float:
     """Return the fraction of the window during which a trainer waited for input; the largest over the trainers.
 
     Raises:
-        ValueError: the repeat has no records.
-        ZeroDivisionError: a window has no length.
+        ValueError: The repeat has no records.
+        ZeroDivisionError: A window has no length.
     """
     return max(math.fsum(record.data_waits) / record.window.seconds for record in repeat.records)
 
@@ -102,7 +102,7 @@ def queue_depth(repeat: Repeat) -> float | None:
     batch was put into its queue inside the window.
 
     Raises:
-        ValueError: the repeat has no records.
+        ValueError: The repeat has no records.
     """
     depths = [
         record.input_queue.depth / record.input_queue.batches
@@ -133,7 +133,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
         percent: From 0 to 100.
 
     Raises:
-        IndexError: there is no value.
+        IndexError: There is no value.
     """
     ordered = sorted(values)
     place = (len(ordered) - 1) * percent / 100
@@ -152,7 +152,7 @@ def metric(name: str, unit: str, repeats: Sequence[float], note: str = "") -> Me
         note: Note for readers, such as a convention or a source; empty for none.
 
     Raises:
-        IndexError: there is no repeat.
+        IndexError: There is no repeat.
     """
     values = tuple(float(value) for value in repeats)
     low, high = estimate.median_interval(values) or (None, None)

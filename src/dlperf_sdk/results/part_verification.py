@@ -39,7 +39,7 @@ def part_window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Ver
         expected: The planned values that the records are checked against; their part is one that does not train.
 
     Raises:
-        UnknownName: the core does not know the part of a step.
+        UnknownName: The core does not know the part of a step.
     """
     part = PARTS[expected.part]
     failures = list(_failures(repeats, expected, part))

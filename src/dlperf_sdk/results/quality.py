@@ -96,7 +96,7 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
         repeats: The finished repeats, with windows of positive length.
 
     Raises:
-        ZeroDivisionError: a window has no length, or the median throughput is 0.
+        ZeroDivisionError: A window has no length, or the median throughput is 0.
     """
     if len(repeats) < 2:
         return Verdict("spread", QUALITY, INCONCLUSIVE, "One repeat has no spread.")
@@ -120,7 +120,7 @@ def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
         protocol: The protocol of the case.
 
     Raises:
-        ZeroDivisionError: the protocol is adaptive, and a window has no length, or the median throughput is 0.
+        ZeroDivisionError: The protocol is adaptive, and a window has no length, or the median throughput is 0.
     """
     name, kind = "stopping-rule", QUALITY
     if protocol.target is None:

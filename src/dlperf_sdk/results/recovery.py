@@ -46,7 +46,7 @@ def recover(path: Path) -> Recovered:
     them.
 
     Raises:
-        StoreError: the directory `attempts` exists, and its entries cannot be listed.
+        StoreError: The directory `attempts` exists, and its entries cannot be listed.
     """
     spec, attempts, unreadable = None, [], []
     folder = path / "attempts"
@@ -74,7 +74,7 @@ def repeat(path: Path, number: int) -> Repeat:
         number: Number of the attempt.
 
     Raises:
-        DocumentError: the attempt cannot be read, failed, or has another number in its file.
+        DocumentError: The attempt cannot be read, failed, or has another number in its file.
     """
     try:
         attempt = _attempt(path / "attempts" / str(number))

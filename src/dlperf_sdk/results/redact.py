@@ -60,8 +60,8 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
         users: Names of users to replace besides those that the result is known to hold.
 
     Raises:
-        DocumentError: the result's records cannot be read, or the result breaks its schema.
-        TypeError: the result holds a value that JSON cannot represent.
+        DocumentError: The result's records cannot be read, or the result breaks its schema.
+        TypeError: The result holds a value that JSON cannot represent.
     """
     document = result_to_dict(result)
     words = _vocabulary(result)

@@ -274,7 +274,7 @@ class Result:
         """Raise the failure of the case. Return this result if the case finished, even if verdicts failed.
 
         Raises:
-            RunFailed: the case failed. The subclass tells the kind of failure, and `.result` is this result.
+            RunFailed: The case failed. The subclass tells the kind of failure, and `.result` is this result.
         """
         if self.failure is not None:
             raise FAILURES[self.status](self.failure.message, self)
@@ -290,8 +290,8 @@ class Result:
 
         Raises:
             UnknownName: `per` is something else.
-            UsageError: pyarrow cannot be imported, or a whole number does not fit into 64 bits.
-            DocumentError: rows per step are requested, and records in the store cannot be read.
+            UsageError: Pyarrow cannot be imported, or a whole number does not fit into 64 bits.
+            DocumentError: Rows per step are requested, and records in the store cannot be read.
         """
         from dlperf_sdk.results.frames import to_arrow
 
@@ -307,8 +307,8 @@ class Result:
 
         Raises:
             UnknownName: `per` is something else.
-            UsageError: pandas cannot be imported, or a whole number does not fit into 64 bits.
-            DocumentError: rows per step are requested, and records in the store cannot be read.
+            UsageError: Pandas cannot be imported, or a whole number does not fit into 64 bits.
+            DocumentError: Rows per step are requested, and records in the store cannot be read.
         """
         from dlperf_sdk.results.frames import to_pandas
 
@@ -324,8 +324,8 @@ class Result:
 
         Raises:
             UnknownName: `per` is something else.
-            UsageError: polars cannot be imported, or a whole number does not fit into 64 bits.
-            DocumentError: rows per step are requested, and records in the store cannot be read.
+            UsageError: Polars cannot be imported, or a whole number does not fit into 64 bits.
+            DocumentError: Rows per step are requested, and records in the store cannot be read.
         """
         from dlperf_sdk.results.frames import to_polars
 
@@ -337,8 +337,8 @@ class Result:
         The dict shares nothing mutable with the result.
 
         Raises:
-            DocumentError: the result is in the store, and its records cannot be read.
-            TypeError: a plugin put a value into the result that JSON cannot represent.
+            DocumentError: The result is in the store, and its records cannot be read.
+            TypeError: A plugin put a value into the result that JSON cannot represent.
         """
         from dlperf_sdk.results.convert import result_to_dict
 
@@ -352,7 +352,7 @@ class Result:
         result raises a `DocumentError`.
 
         Raises:
-            DocumentError: the document is not plain JSON data, breaks the schema, contradicts itself, has a spec with
+            DocumentError: The document is not plain JSON data, breaks the schema, contradicts itself, has a spec with
                 an impossible value, or is of another major version.
         """
         from dlperf_sdk.documents.json_values import check_plain

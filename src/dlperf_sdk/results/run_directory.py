@@ -60,7 +60,7 @@ class RunDirectory:
         """Write `spec.json`, the requested case.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: The file cannot be written.
         """
         self._write_json((), "spec.json", spec.to_dict())
 
@@ -68,8 +68,8 @@ class RunDirectory:
         """Write `plan.json`, the plan of the case as JSON values.
 
         Raises:
-            StoreError: the file cannot be written.
-            TypeError, ValueError: the plan holds a value that JSON cannot represent.
+            StoreError: The file cannot be written.
+            TypeError, ValueError: The plan holds a value that JSON cannot represent.
         """
         self._write_json((), "plan.json", plan)
 
@@ -77,7 +77,7 @@ class RunDirectory:
         """Write an environment to `environment.json`, and its package versions to `lock.txt` in requirements format.
 
         Raises:
-            StoreError: a file cannot be written.
+            StoreError: A file cannot be written.
         """
         self._write_json((), "environment.json", to_plain(environment))
         self._write((), "lock.txt", environment.lock)
@@ -92,9 +92,9 @@ class RunDirectory:
             event: The event as JSON values. Only its `attempt` (a number) and `records` (a list) are interpreted.
 
         Raises:
-            DocumentError: the event has no valid attempt number.
-            StoreError: a file cannot be written.
-            TypeError, ValueError: the event holds a value that JSON cannot represent.
+            DocumentError: The event has no valid attempt number.
+            StoreError: A file cannot be written.
+            TypeError, ValueError: The event holds a value that JSON cannot represent.
         """
         folder = ("attempts", _number_of(event))
         names: list[str] = []
@@ -113,10 +113,10 @@ class RunDirectory:
         `event` has the attempt's number K as `attempt`, the log's `name`, such as `rank-0`, and the `text` to append.
 
         Raises:
-            DocumentError: the attempt's number, the log's name or the text is invalid, or the log would exceed 2 MiB
+            DocumentError: The attempt's number, the log's name or the text is invalid, or the log would exceed 2 MiB
                 (`LARGEST_LOG`).
-            KeyError: the event has no `name` or `text`.
-            StoreError: the file cannot be written.
+            KeyError: The event has no `name` or `text`.
+            StoreError: The file cannot be written.
         """
         name, text = event["name"], event["text"]
         if not isinstance(text, str) or not _LOG.fullmatch(str(name)):
@@ -137,9 +137,9 @@ class RunDirectory:
         all records, and no attempt is written.
 
         Raises:
-            DocumentError: the result breaks its own schema, or records that must be copied cannot be read.
-            TypeError: the result holds a value that JSON cannot represent.
-            StoreError: a file cannot be written.
+            DocumentError: The result breaks its own schema, or records that must be copied cannot be read.
+            TypeError: The result holds a value that JSON cannot represent.
+            StoreError: A file cannot be written.
         """
         numbers = attempts_of(result.repeats)
         are_unique = len(set(numbers)) == len(numbers)
@@ -162,7 +162,7 @@ class RunDirectory:
             packed: The trace, already compressed with gzip.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: The file cannot be written.
         """
         folder, name = ("traces",), f"rank-{rank}.json.gz"
         path = self.path.joinpath(*folder, name)
@@ -174,7 +174,7 @@ class RunDirectory:
         """Write a text to `report.md`.
 
         Raises:
-            StoreError: the file cannot be written.
+            StoreError: The file cannot be written.
         """
         self._write((), "report.md", text)
 

@@ -21,7 +21,7 @@ def refuse_campaign(directory: Path) -> None:
     A directory that does not exist passes.
 
     Raises:
-        StoreError: the directory has a file `campaign.json`.
+        StoreError: The directory has a file `campaign.json`.
     """
     if runs_in(directory) != directory:
         raise campaign_error(directory)
@@ -31,7 +31,7 @@ def refuse_only_campaigns(directory: Path) -> None:
     """Check that a directory without runs has no campaigns below it: the user probably means the runs of one of them.
 
     Raises:
-        StoreError: there is a campaign's directory one or two levels below; the message names one.
+        StoreError: There is a campaign's directory one or two levels below; the message names one.
     """
     if _campaigns_below(directory):
         raise StoreError(explain_absence(directory))

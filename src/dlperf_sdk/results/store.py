@@ -87,7 +87,7 @@ class ResultStore:
         directory: Path of the directory.
 
     Raises:
-        StoreError: the directory's name is empty, or a URL.
+        StoreError: The directory's name is empty, or a URL.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -102,7 +102,7 @@ class ResultStore:
         The directory is created if it is missing, and a file of 1 MiB is written and removed.
 
         Raises:
-            StoreError: the directory cannot be created or written, or its disk is full.
+            StoreError: The directory cannot be created or written, or its disk is full.
         """
         with explain_os_errors(self.directory):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ class ResultStore:
         `run_id` is the name of the run.
 
         Raises:
-            StoreError: a run of this name exists, the name is invalid, the store cannot be written, or the directory
+            StoreError: A run of this name exists, the name is invalid, the store cannot be written, or the directory
                 cannot be created.
         """
         check_id(run_id)
@@ -140,8 +140,8 @@ class ResultStore:
         `run_id` is the name of the run.
 
         Raises:
-            UnknownName: there is no run of this name; the message suggests others.
-            StoreError: there is no such run, and the store cannot be read to suggest others.
+            UnknownName: There is no run of this name; the message suggests others.
+            StoreError: There is no such run, and the store cannot be read to suggest others.
         """
         self._find(run_id)
         return RunDirectory(self.directory, run_id)
@@ -152,7 +152,7 @@ class ResultStore:
         A run without a timestamp in its name is sorted by the last change of its directory. Campaigns are left out.
 
         Raises:
-            StoreError: the directory cannot be read, is that of a campaign, whose runs are in `runs` below it, or has
+            StoreError: The directory cannot be read, is that of a campaign, whose runs are in `runs` below it, or has
                 no runs, but campaigns one or two levels below it.
         """
         refuse_campaign(self.directory)
@@ -177,7 +177,7 @@ class ResultStore:
         In place of a result that is missing or cannot be read, yield an `Unreadable`.
 
         Raises:
-            StoreError: as for `ids`.
+            StoreError: As for `ids`.
         """
         for run_id in self.ids():
             path = self.directory / run_id / "result.json"
@@ -196,9 +196,9 @@ class ResultStore:
             run: Name of a run in the store, or path of a result's file or of a run's directory anywhere.
 
         Raises:
-            UnknownName: the text could name a run, and there is neither such a run in the store nor such a path.
-            StoreError: the run has no result, or the store cannot be read to suggest other names.
-            DocumentError: the file does not exist or cannot be read, is corrupt, or is of another major version.
+            UnknownName: The text could name a run, and there is neither such a run in the store nor such a path.
+            StoreError: The run has no result, or the store cannot be read to suggest other names.
+            DocumentError: The file does not exist or cannot be read, is corrupt, or is of another major version.
         """
         path = Path(run)
         if isinstance(run, str) and _ID.fullmatch(run) and not path.is_file():
@@ -216,8 +216,8 @@ class ResultStore:
         Files that cannot be read are listed in `Recovered.unreadable`. `run_id` is the name of the run.
 
         Raises:
-            UnknownName: there is no run of this name.
-            StoreError: there is no such run, and the store cannot be read to suggest others; or the run's attempts
+            UnknownName: There is no run of this name.
+            StoreError: There is no such run, and the store cannot be read to suggest others; or the run's attempts
                 cannot be listed.
         """
         return recover(self._find(run_id))
@@ -242,7 +242,7 @@ def refuse_url(*places: str) -> None:
     A URL may hold a password, which messages about a directory would show.
 
     Raises:
-        StoreError: one of the texts begins like a URL.
+        StoreError: One of the texts begins like a URL.
     """
     if any(map(_URL.match, places)):
         raise StoreError(
@@ -257,7 +257,7 @@ def check_id(run_id: str) -> None:
     Whether there is such a run is not checked.
 
     Raises:
-        StoreError: the text cannot name a run.
+        StoreError: The text cannot name a run.
     """
     if not _ID.fullmatch(run_id):
         raise StoreError(

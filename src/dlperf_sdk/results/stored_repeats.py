@@ -22,7 +22,7 @@ class StoredRepeats(Sequence[Repeat]):
         read: Function that reads the repeat with a given attempt number; its errors are raised on access.
 
     Raises:
-        DocumentError: on access to a repeat, if the records of any repeat are missing or invalid.
+        DocumentError: On access to a repeat, if the records of any repeat are missing or invalid.
     """
 
     def __init__(self, attempts: tuple[int, ...], read: Callable[[int], Repeat]) -> None:

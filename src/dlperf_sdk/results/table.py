@@ -262,7 +262,7 @@ def cell(kind: Any, value: Any) -> Value:
             an empty text becomes None, and control characters are replaced.
 
     Raises:
-        TypeError, ValueError: the value cannot be converted to `kind`, or for texts to JSON.
+        TypeError, ValueError: The value cannot be converted to `kind`, or for texts to JSON.
     """
     if value is None:
         return None

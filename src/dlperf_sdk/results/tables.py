@@ -191,7 +191,7 @@ def read_answer(cursor: Any, largest: float) -> Answer:
         largest: Maximum memory of the rows in bytes.
 
     Raises:
-        UsageError: the query is no SELECT, or selects more than `largest` bytes.
+        UsageError: The query is no SELECT, or selects more than `largest` bytes.
     """
     if cursor.description is None:
         raise UsageError("The query selects nothing; write, for example, SELECT * FROM results.")

@@ -31,7 +31,7 @@ class Trace:
         source: Its name in messages.
 
     Raises:
-        DocumentError: the file cannot be unpacked, is too large or would need too much memory, is not strict JSON, or
+        DocumentError: The file cannot be unpacked, is too large or would need too much memory, is not strict JSON, or
             holds no list of events.
     """
 
@@ -66,7 +66,7 @@ class Trace:
             and an end without a begin, are left out.
 
         Raises:
-            DocumentError: an event that is selected has no valid time or duration, or ends before it starts.
+            DocumentError: An event that is selected has no valid time or duration, or ends before it starts.
         """
         intervals = []
         for begin, end in self._timed_events():

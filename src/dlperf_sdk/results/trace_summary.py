@@ -72,7 +72,7 @@ def summarize_trace(
         steps: Number of traced steps.
 
     Raises:
-        DocumentError: the trace is not in Chrome's format or too large, has no event of work, or an event that counts
+        DocumentError: The trace is not in Chrome's format or too large, has no event of work, or an event that counts
             has no valid time or duration, or ends before it starts.
     """
     selections = declared.operators if device == "cpu" else declared.device

@@ -136,7 +136,7 @@ def judge(
         parity: Evidence of the parity run; without it, there is no verdict `parity`.
 
     Raises:
-        UnknownName: the core does not know the precision, the strategy or the part of a step.
+        UnknownName: The core does not know the precision, the strategy or the part of a step.
     """
     return (
         *integrity_of(repeats, expected),
@@ -156,7 +156,7 @@ def integrity_of(repeats: tuple[Repeat, ...], expected: Expected) -> tuple[Verdi
         expected: The planned values that the records are checked against.
 
     Raises:
-        UnknownName: the core does not know the precision, the strategy or the part of a step.
+        UnknownName: The core does not know the precision, the strategy or the part of a step.
     """
     return _judgements(INTEGRITY, repeats, expected)
 

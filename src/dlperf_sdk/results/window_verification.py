@@ -60,7 +60,7 @@ def window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict:
         expected: The planned values that the records are checked against; their part is one that trains.
 
     Raises:
-        UnknownName: the core does not know the precision or the strategy.
+        UnknownName: The core does not know the precision or the strategy.
     """
     failures = [
         *_state_failures(repeats, expected),

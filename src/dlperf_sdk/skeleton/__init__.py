@@ -55,8 +55,8 @@ def write(name: str, directory: Path) -> Skeleton:
         directory: The directory in which the new one is made; it is made if it does not exist.
 
     Raises:
-        SpecError: the name is malformed, or an installed plugin of any group has it.
-        UsageError: the new directory exists already, or something cannot be written; in the latter case, a part may
+        SpecError: The name is malformed, or an installed plugin of any group has it.
+        UsageError: The new directory exists already, or something cannot be written; in the latter case, a part may
             remain.
     """
     package = "dlperf_" + name.replace("-", "_")

@@ -73,8 +73,8 @@ def deadlines(_: Any, attribute: Any, value: Any) -> None:
     check.
 
     Raises:
-        UnknownName: there is no such phase.
-        SpecError: the value is not a mapping, a key is not a name, or a deadline is not above 0 and at most
+        UnknownName: There is no such phase.
+        SpecError: The value is not a mapping, a key is not a name, or a deadline is not above 0 and at most
             `MOST_SECONDS` (10⁹).
     """
     for phase, seconds in _items(attribute, value, NAME, "a phase"):
@@ -97,8 +97,8 @@ def container(_: Any, attribute: Any, value: Any) -> None:
     `value` is the value to check. `attribute`, the attrs field, is not used.
 
     Raises:
-        SpecError: the value has another form.
-        UnknownName: the runner is none of `podman`, `docker`, `apptainer` and `enroot`.
+        SpecError: The value has another form.
+        UnknownName: The runner is none of `podman`, `docker`, `apptainer` and `enroot`.
     """
     runner, _, image = value.partition(":") if isinstance(value, str) else ("", "", "")
     if not _IMAGE.fullmatch(image):
@@ -117,7 +117,7 @@ def device_files(_: Any, attribute: Any, value: Any) -> None:
     `value` is the value to check. `attribute`, the attrs field, is not used.
 
     Raises:
-        SpecError: the value is not text, or a path is invalid.
+        SpecError: The value is not text, or a path is invalid.
     """
     if not isinstance(value, str) or not _DEVICE_FILES.fullmatch(value):
         raise SpecError(
@@ -133,7 +133,7 @@ def variables(_: Any, attribute: Any, value: Any) -> None:
     check.
 
     Raises:
-        SpecError: the value is not a mapping, a name is invalid, a value is not text or has a null character, or
+        SpecError: The value is not a mapping, a name is invalid, a value is not text or has a null character, or
             `OMP_NUM_THREADS` is not a whole number from 1.
     """
     for name, content in _items(attribute, value, VARIABLE, "an environment variable"):
@@ -155,7 +155,7 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     check. Whether the options exist is checked when the case is planned.
 
     Raises:
-        SpecError: the value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
+        SpecError: The value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
             `_` first), or an option has a value of another type.
     """
     for name, content in _items(attribute, value, _OPTION, "an option"):
@@ -175,7 +175,7 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
     check.
 
     Raises:
-        SpecError: the value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
+        SpecError: The value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
             `_` first), or a label has another value.
     """
     for name, content in _items(attribute, value, _OPTION, "a label"):
@@ -200,7 +200,7 @@ def batch_size(instance: Any, attribute: Any, value: Any) -> None:
     the field, is not used.
 
     Raises:
-        SpecError: the value is neither such a number nor `max`.
+        SpecError: The value is neither such a number nor `max`.
     """
     if value == MAX_BATCH:
         return

@@ -70,7 +70,7 @@ class DataSource:
         `path` is the folder's path; None if no folder is given.
 
         Raises:
-            SpecError: a required folder is missing, or the source takes none.
+            SpecError: A required folder is missing, or the source takes none.
         """
         if self.takes_folder and path is None:
             raise SpecError(f"data is {self.name!r}; name the folder as well: {self.usage}.")

@@ -123,7 +123,7 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
     `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
-        SpecError: the value is not text, or is not such a name.
+        SpecError: The value is not text, or is not such a name.
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
@@ -168,7 +168,7 @@ def check_boolean(_: Any, attribute: Any, value: Any) -> None:
     `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
-        SpecError: the value is not a boolean; 0 and 1 are not booleans.
+        SpecError: The value is not a boolean; 0 and 1 are not booleans.
     """
     if not isinstance(value, bool):
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be true or false.")
@@ -186,7 +186,7 @@ def check_fraction(_: Any, attribute: Any, value: Any) -> None:
     `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
-        SpecError: the value is not such a number.
+        SpecError: The value is not such a number.
     """
     if not is_positive(value, 1):
         raise SpecError(
@@ -201,7 +201,7 @@ def check_text(_: Any, attribute: Any, value: Any) -> None:
     `attribute` is the attrs field, which messages name; `value` is the value to check.
 
     Raises:
-        SpecError: the value is not such a text.
+        SpecError: The value is not such a text.
     """
     if not isinstance(value, str) or not value or "\0" in value:
         raise SpecError(f"{attribute.name} is {format_value(value)}; it must be text.")

@@ -18,7 +18,7 @@ class Protocol:
     """Numbers of steps and repeats of a measurement. Each repeat is made by new processes.
 
     Raises:
-        SpecError: a field has an impossible value, or `max_repeats` is below `repeats`.
+        SpecError: A field has an impossible value, or `max_repeats` is below `repeats`.
     """
 
     name: str = attrs.field(validator=check_name)

@@ -52,9 +52,9 @@ class RunSpec:
     """One benchmark case, as requested. Immutable; `attrs.evolve(spec, steps=5)` returns a changed copy.
 
     Raises:
-        SpecError: a field has an impossible value, the accumulation does not divide the batch size, or the batch size
+        SpecError: A field has an impossible value, the accumulation does not divide the batch size, or the batch size
             is `max` for a part of a step.
-        UnknownName: a field has a value that is none of its fixed names, such as an unknown protocol. Names of
+        UnknownName: A field has a value that is none of its fixed names, such as an unknown protocol. Names of
             plugins and capabilities are checked when the case is planned.
     """
 
@@ -240,7 +240,7 @@ class RunSpec:
         """True if several replicas synchronize their gradients.
 
         Raises:
-            UnknownName: the core does not know the strategy, and there are several devices.
+            UnknownName: The core does not know the strategy, and there are several devices.
         """
         return self.topology.devices > 1 and STRATEGIES[self.strategy].syncs_gradients
 
@@ -332,10 +332,10 @@ class RunSpec:
         Missing keys have their defaults; a missing `schema_version` is that of this dlperf-sdk.
 
         Raises:
-            UnknownName: a key is not a field.
-            DocumentError: the document is not plain JSON data, has no `framework` or `model`, breaks the schema
+            UnknownName: A key is not a field.
+            DocumentError: The document is not plain JSON data, has no `framework` or `model`, breaks the schema
                 `run-spec` in another way, or is of another major version.
-            SpecError: a field has an impossible value.
+            SpecError: A field has an impossible value.
         """
         from dlperf_sdk.documents import schema
 

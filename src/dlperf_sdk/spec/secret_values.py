@@ -52,7 +52,7 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
         environ: This shell's variables, where the value of a hash is looked up if this process does not remember it.
 
     Raises:
-        SpecError: the value of a hash is neither remembered nor in `environ`, or the value in `environ` is another
+        SpecError: The value of a hash is neither remembered nor in `environ`, or the value in `environ` is another
             one.
     """
     revealed = {}

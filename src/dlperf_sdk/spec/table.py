@@ -29,7 +29,7 @@ class Table(Generic[T]):
         declared: The objects, at least one. Of objects with the same name, the last one counts.
 
     Raises:
-        UnknownName: an object is looked up by a name that is not declared; the error suggests a similar one.
+        UnknownName: An object is looked up by a name that is not declared; the error suggests a similar one.
     """
 
     def __init__(self, kind: str, declared: Iterable[T]) -> None:
@@ -62,7 +62,7 @@ def alternatives(names: Iterable[str]) -> str:
     """Return names as a choice for a sentence: `fp32, tf32 or amp-fp16`.
 
     Raises:
-        ValueError: there is no name.
+        ValueError: There is no name.
     """
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last

@@ -44,7 +44,7 @@ class TopologySpec:
     """Nodes × devices per node, and the launcher that places them; written `2n8d` or `2n8d@slurm`.
 
     Raises:
-        SpecError: a number is not from 1 to 999999, or the launcher is not a name.
+        SpecError: A number is not from 1 to 999999, or the launcher is not a name.
     """
 
     nodes: int = attrs.field(validator=whole_number(1, _MOST_NODES))
@@ -66,7 +66,7 @@ class TopologySpec:
         The launcher is `local` if the text has none. Whether the launcher exists is not checked here.
 
         Raises:
-            SpecError: the value is neither a topology nor such a text, or a number is not from 1 to 999999.
+            SpecError: The value is neither a topology nor such a text, or a number is not from 1 to 999999.
         """
         if isinstance(text, cls):
             return text
@@ -98,7 +98,7 @@ class DataSpec:
     """A data source, and its folder if it takes one; written `synthetic` or `images:FOLDER`.
 
     Raises:
-        SpecError: the source is not a name, or the folder is an empty text or has a null character.
+        SpecError: The source is not a name, or the folder is an empty text or has a null character.
     """
 
     source: str = attrs.field(validator=check_name)
@@ -113,7 +113,7 @@ class DataSpec:
         Whether the source exists and takes a folder is not checked here.
 
         Raises:
-            SpecError: the value is neither a data source nor such a text.
+            SpecError: The value is neither a data source nor such a text.
         """
         if isinstance(text, cls):
             return text

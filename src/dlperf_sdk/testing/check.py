@@ -84,9 +84,9 @@ def check(
 
     Raises:
         UsageError: `only` and `skip` select no test.
-        PluginError: pytest could not collect the tests.
-        KeyboardInterrupt: the user interrupted the tests.
-        RuntimeError: pytest ended with an internal error.
+        PluginError: Pytest could not collect the tests.
+        KeyboardInterrupt: The user interrupted the tests.
+        RuntimeError: Pytest ended with an internal error.
     """
     suite, subject = SUITES[group]
     _chosen[:] = [type("TestPlugin", (suite,), {subject: name, "registry": Registry(), **members})]
@@ -122,7 +122,7 @@ def get_suite() -> type[Conformance]:
     """Return the class of tests that the running `check` has made; for the module that pytest imports, and only there.
 
     Raises:
-        IndexError: no check has been started in this process.
+        IndexError: No check has been started in this process.
     """
     return _chosen[0]
 

@@ -54,7 +54,7 @@ class FrameworkChoice(Conformance):
         """The framework plugin's controller half, loaded.
 
         Raises:
-            DlperfError: no such plugin is installed, or it cannot be loaded.
+            DlperfError: No such plugin is installed, or it cannot be loaded.
         """
         return self.registry.framework(self.framework)
 
@@ -65,7 +65,7 @@ class FrameworkChoice(Conformance):
         order.
 
         Raises:
-            DlperfError: the framework plugin, or an installed model, cannot be loaded.
+            DlperfError: The framework plugin, or an installed model, cannot be loaded.
         """
         if self.models is not None:
             return self.models
@@ -131,9 +131,9 @@ class FrameworkChoice(Conformance):
                 suite.
 
         Raises:
-            SpecError: a field has an impossible value.
-            UnknownName: a field has a value that is none of its fixed names.
-            TypeError: there is no field of a given name.
+            SpecError: A field has an impossible value.
+            UnknownName: A field has a value that is none of its fixed names.
+            TypeError: There is no field of a given name.
         """
         options = {**(self.model_options.get(model) or SMALL.get(model, {})), **self.options}
         short = {"warmup": 1, "steps": 3, "repeats": 1, "on_busy": "note"}
@@ -165,8 +165,8 @@ class FrameworkChoice(Conformance):
             spec: The case.
 
         Raises:
-            UsageError: the case is invalid.
-            PluginError: a plugin cannot be loaded.
+            UsageError: The case is invalid.
+            PluginError: A plugin cannot be loaded.
         """
         try:
             dry_run(spec, registry=self.registry)
@@ -185,8 +185,8 @@ class FrameworkChoice(Conformance):
             fields: Fields of `RunSpec`, as `spec` takes them.
 
         Raises:
-            UsageError: the case is invalid.
-            PluginError: a plugin cannot be loaded.
+            UsageError: The case is invalid.
+            PluginError: A plugin cannot be loaded.
         """
         refused = None
         for model in models or self.models_to_test():

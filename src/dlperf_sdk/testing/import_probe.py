@@ -35,7 +35,7 @@ def main() -> None:
     `module:attribute`), `environments` (lists of device, strategy and model) and `specs` (fields of run specs).
 
     Raises:
-        ImportError: the controller half imports a forbidden module or the worker half.
+        ImportError: The controller half imports a forbidden module or the worker half.
     """
     arguments = json.load(sys.stdin)
     sys.path[:] = arguments["path"]

@@ -32,7 +32,7 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
             processes. It raises an exception if the run fails.
 
     Raises:
-        AssertionError: something is left; the message lists it.
+        AssertionError: Something is left; the message lists it.
     """
     mark, before = uuid.uuid4().hex, _list_shared_memory()
     with TemporaryDirectory(prefix="dlperf-conformance-") as folder:

@@ -51,7 +51,7 @@ class MeasurerConformance(Conformance):
         """The measurer, loaded.
 
         Raises:
-            DlperfError: no such measurer is installed, or it cannot be loaded.
+            DlperfError: No such measurer is installed, or it cannot be loaded.
         """
         loaded: Measurer = self.registry.load("measurers", self.measurer)
         return loaded

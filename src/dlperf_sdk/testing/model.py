@@ -39,7 +39,7 @@ class ModelConformance(Conformance):
         """The model, loaded.
 
         Raises:
-            DlperfError: no such model is installed, or it cannot be loaded.
+            DlperfError: No such model is installed, or it cannot be loaded.
         """
         return self.registry.model(self.model)
 

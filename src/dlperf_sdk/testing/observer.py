@@ -35,7 +35,7 @@ class ObserverConformance(Conformance):
         """The observer, loaded.
 
         Raises:
-            DlperfError: no such observer is installed, or it cannot be loaded.
+            DlperfError: No such observer is installed, or it cannot be loaded.
         """
         return self.registry.load("observers", self.observer)
 

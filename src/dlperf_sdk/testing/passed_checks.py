@@ -20,7 +20,7 @@ class PassedChecks:
         arguments: Arguments of the check; values that JSON lacks are represented by their `str`.
 
     Raises:
-        Unavailable: the cache is in a home directory, and the system knows none.
+        Unavailable: The cache is in a home directory, and the system knows none.
     """
 
     def __init__(self, group: str, name: str, arguments: dict[str, Any]) -> None:

@@ -249,9 +249,9 @@ def write_reference(
             file, which are none for a new file.
 
     Raises:
-        DocumentError: the document breaks the schema. Nothing was written.
-        ValueError: the existing file is not JSON, or a number is not finite. Nothing was written.
-        OSError: the file cannot be read or written.
+        DocumentError: The document breaks the schema. Nothing was written.
+        ValueError: The existing file is not JSON, or a number is not finite. Nothing was written.
+        OSError: The file cannot be read or written.
     """
     existing = (
         json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"tolerances": {}, "cases": {}}

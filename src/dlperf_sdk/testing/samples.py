@@ -20,7 +20,7 @@ def write_images(folder: Path) -> None:
     The directories of the classes, `n00`, `n01` and `n02`, are made in `folder`, which must exist.
 
     Raises:
-        FileExistsError: the directory of a class exists already.
+        FileExistsError: The directory of a class exists already.
     """
     content = Path(__file__).with_name("sample.jpg").read_bytes()
     for label in range(CLASSES):

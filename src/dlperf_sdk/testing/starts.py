@@ -71,7 +71,7 @@ def start(
         on_progress: Called with one line of text at a time while the data and the managed environment are prepared.
 
     Raises:
-        DlperfError: the case cannot be planned, its data cannot be used, its environment cannot be made, or the workers
+        DlperfError: The case cannot be planned, its data cannot be used, its environment cannot be made, or the workers
             cannot be started. A failure of a started worker is in the outcome instead.
     """
     plan = make_plan(spec, registry)
@@ -181,7 +181,7 @@ def ask(
         on_progress: Called with one line of text at a time while the data and the managed environment are prepared.
 
     Raises:
-        DlperfError: the case cannot be planned, its environment cannot be made, or the workers cannot be started.
+        DlperfError: The case cannot be planned, its environment cannot be made, or the workers cannot be started.
     """
     outcome = start(spec, registry, "answer", on_progress=on_progress)
     if outcome.failure is None:

@@ -255,7 +255,7 @@ def verdict(result: Result, name: str) -> Verdict:
     """Return the verdict of a result that has the name `name`, such as `loss-falls`.
 
     Raises:
-        StopIteration: the result has no such verdict.
+        StopIteration: The result has no such verdict.
     """
     return next(verdict for verdict in result.verdicts if verdict.name == name)
 

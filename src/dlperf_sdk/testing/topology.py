@@ -60,7 +60,7 @@ class TopologyConformance(Conformance):
         """The launcher, loaded.
 
         Raises:
-            DlperfError: no such launcher is installed, or it cannot be loaded.
+            DlperfError: No such launcher is installed, or it cannot be loaded.
         """
         return self.registry.topology(self.topology)
 

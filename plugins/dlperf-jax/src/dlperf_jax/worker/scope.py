@@ -31,7 +31,7 @@ class Scope:
         """Return a weight as it is stored, and add its name to `names`.
 
         Raises:
-            ManifestError: the manifest has no such parameter.
+            ManifestError: The manifest has no such parameter.
         """
         if name not in self._weights:
             raise ManifestError("the manifest lacks the network's parameter %s" % name)

@@ -41,7 +41,7 @@ class Weights:
             is_wide: True for float32 in all networks.
 
         Raises:
-            ManifestError: the manifest has no such parameter.
+            ManifestError: The manifest has no such parameter.
         """
         if name in self.variables:
             return self.variables[name]

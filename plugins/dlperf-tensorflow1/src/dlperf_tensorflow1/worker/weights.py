@@ -39,7 +39,7 @@ class Weights:
             axes: For each axis of the variable, the index of the manifest's axis; None for the same axes.
 
         Raises:
-            ManifestError: the manifest has no such parameter.
+            ManifestError: The manifest has no such parameter.
         """
         if name in self.values:
             return self.values[name]

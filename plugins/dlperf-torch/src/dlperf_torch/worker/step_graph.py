@@ -32,7 +32,7 @@ class StepGraph:
         """Enqueue one step on a batch, and return its loss, which no later step overwrites.
 
         Raises:
-            RuntimeError: the step cannot be captured as a CUDA graph.
+            RuntimeError: The step cannot be captured as a CUDA graph.
         """
         if self._eager:
             self._eager -= 1
