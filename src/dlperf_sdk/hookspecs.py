@@ -100,13 +100,13 @@ class Hooks:
     def dlperf_step_progress(
         self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int
     ) -> None:
-        """Handle progress of the first trainer of a node. Fires at most four times a second and node.
+        """Handle progress of the first trainer of a node. Fires at most four times a second for each node.
 
         The worker sends nothing during the window: the agent observes it from outside.
 
         Args:
             run_id: The run.
-            attempt: Number of the repeat, counted from 1.
+            attempt: Number of the attempt, counted from 1.
             node: Index of the node, counted from 0.
             rank: Global rank of the trainer.
             phase: Current phase; `measure` is the window.

@@ -112,7 +112,7 @@ def list_holders(path: Path) -> list[int]:
 
 
 def describe_holder(path: Path) -> str:
-    """Return the holders of the lock on a file for a message, such as `process 4711 and process 4712`.
+    """Return a text that names the processes which hold the lock on a file: `process 4711 and process 4712`.
 
     The text is `another process` if they are unknown.
     """

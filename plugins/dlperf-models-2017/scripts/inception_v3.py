@@ -139,9 +139,10 @@ class Network:
         return self.norm(f"{at}.norm", y.unflatten(0, x.shape[:2])).relu()
 
     def chain(self, at: str, x: torch.Tensor, *layers: int) -> torch.Tensor:
-        """Return the output of several layers of the branch `at`, one after the other, each with stride 1.
+        """Return the output of several layers of a branch, one after the other, each with stride 1, for the input x.
 
-        `layers` are the numbers of the layers in the branch.
+        `at` is the name of the branch in the manifest, such as `mixed.8.1`. `layers` are the numbers of its layers, which
+        follow in the manifest: its layer 2 is `mixed.8.1.2`.
         """
         for number in layers:
             x = self.layer(f"{at}.{number}", x)

@@ -40,7 +40,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
 
     Args:
         session: The session.
-        progress: Progress of the case, which entries of the journal update.
+        progress: Progress of the case; each entry of the journal updates it.
 
     Returns:
         The case, which has a failure if it cannot be run; None if the session's time limit ended the search for the

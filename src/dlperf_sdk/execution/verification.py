@@ -96,17 +96,18 @@ def verify(
 ) -> tuple[Verification, ...]:
     """Run the first steps of models in each framework, and compare them with the models' references.
 
-    No earlier evidence is reused.
+    All steps are run anew, even if an earlier run has verified the case.
 
         verify(["torch", "tensorflow"], "resnet50", topology="1n2d")
 
     All cases are checked and planned before anything is prepared or started.
 
     Args:
-        frameworks: Names of the frameworks; duplicates count once. A framework that does not work gets a row with
-            its reason.
+        frameworks: Names of the frameworks; duplicates count once. The verifications
+            have a row for a framework that does not work, which states the reason.
         model: The model's name; None for all models that have a reference with this case.
-        case: Name of the case in the models' references.
+        case: Name of the settings in the models' references to compare with, such as `small`. A reference has the
+            losses for several settings.
         registry: The plugins; None for the installed ones.
         on_progress: Called with one line of progress at a time.
         on_verified: Called with each model's verification as soon as it is complete; after Ctrl-C also with an

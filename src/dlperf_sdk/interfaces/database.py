@@ -91,9 +91,9 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
-        """Return the versions of the results that the database has of some runs, by the run's name.
+        """Return, for each of some runs, which version of its result the database holds: run's name → version.
 
-        Runs that the database lacks are left out.
+        A result has a new version when its file changes. Runs that the database lacks are left out.
 
         Args:
             run_ids: Names of the runs.

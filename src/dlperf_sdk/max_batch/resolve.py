@@ -88,7 +88,8 @@ def resolve_max_batch(
         deadline: A time on the monotonic clock, in seconds, at which the search fails with a timeout.
 
     Returns:
-        The spec with the size; a failure, or None if a size was found; and a sentence on the search for the notes.
+        The spec with the size; a failure, or None if a size was found; and a sentence for the result's notes that
+            describes the search.
         With a failure, the batch size is `accumulation`, the smallest that the case can have.
 
     Raises:

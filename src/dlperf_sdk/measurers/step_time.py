@@ -24,9 +24,11 @@ class StepTime(Measurer):
         """Return metrics of the step times, of the time spent waiting for input, and of queues of batches.
 
         `step-time-median`, `step-time-p90` and `step-time-p99` are percentiles in seconds over the steps of a repeat,
-        whose times are those of the slowest process. The p90 needs at least 10 steps per repeat, and the p99 100.
+        whose times are those of the slowest process. With fewer than 10 steps per repeat, the p90 is left out, and with
+        fewer than 100 the p99. Each metric is the median over the repeats, and has the value of each repeat.
         `data-wait` is the share of the window, in %, for which the process that waited longest waited for its input.
-        If queues count their batches, `input-rate` is in the model's unit, and `input-queue-depth` in batches.
+        If queues count their batches, there are also `input-rate`, the rate at which batches could be put into the
+        queues, in samples per second, and `input-queue-depth`, the mean number of batches in a queue.
 
         `measured` holds the repeats of one case; the result is empty without repeats.
         """

@@ -61,8 +61,8 @@ def contents(request: Request, packages: Iterable[str] = ()) -> dict[str, bytes]
 
     Args:
         request: The request for the nodes, which the file `request.json` holds.
-        packages: Names of top-level packages to include in addition to those of the runtime, the trainer, the process
-            function and the samplers that the request names.
+        packages: Names of further top-level packages to include. Those that the request names (`runtime`, `trainer`,
+            `processes` and `samplers`) are always included.
 
     Raises:
         PluginError: A package is not installed as Python files.

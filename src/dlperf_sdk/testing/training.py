@@ -138,8 +138,9 @@ class Training(FrameworkSubject):
         )
 
     def test_window_continues_first_steps(self, cell: Cell) -> None:
-        """With the settings of `cell`, losses of warm-up and window match those of more steps on the canonical batch.
+        """With the settings of `cell`, losses of warm-up and window match those of a second run.
 
+        The second run takes as many further steps on the canonical batch.
         The data source `synthetic` must therefore yield the complete canonical batch in every step. Losses match within
         the precision's tolerances (`is_loss_of`).
         """

@@ -13,9 +13,10 @@ class Loader(loading.Loader):
     """An endless iterator over one replica's batches: dicts from input name to NumPy array."""
 
     def open(self, dataset, draws, request):
-        """Return a DataLoader, an iterable of a dataset's batches, dicts of NumPy arrays, in the order of `draws`.
+        """Return a DataLoader that yields the batches of `dataset` in the order of `draws`.
 
-        The DataLoader's processes end with this process.
+        A batch is a dict from input name to NumPy array. In place of a batch that failed, it yields a DataError. The
+        DataLoader's processes end with this process.
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a

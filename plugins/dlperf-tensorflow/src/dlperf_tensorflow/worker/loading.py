@@ -26,12 +26,13 @@ class Loader(loading.Loader):
     def open(self, dataset, draws, request):
         """Return an iterator over the batches of `dataset` in the order of `draws`: dicts from input name to tensor.
 
-        The pipeline has its own pool of `self.workers` threads. If a batch fails, the loader's `next()` raises a
-        DataError.
+        The pipeline has its own pool of `self.workers` threads. If a batch cannot be read, this loader's
+        `next()` raises a DataError.
 
         Args:
             dataset: A `TokenPipeline` or a `JpegPipeline`.
-            draws: An endless iterable with, for each batch, the list of its pairs (draw, sample).
+            draws: An endless iterable with, for each batch, a list of pairs of numbers: that of the draw, which decides
+                the crop, and the index of the sample in the data.
             request: Not used.
         """
         self._dataset, self._pending = dataset, deque()

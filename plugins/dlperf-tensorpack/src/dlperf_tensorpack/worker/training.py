@@ -158,9 +158,9 @@ class TensorpackTrainer(TowerState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch, both as `step` computes them, which is in plain fp32.
+        """Return the logits of the canonical batch as `step` computes them, and again in fp32, which is the same here.
 
-        Both are lists with a NumPy array per tower and head: all heads of the first tower, then those of the next.
+        Both are lists of float32 arrays (B, classes) per tower and head: all heads of the first tower, then the next.
         """
         logits = [output for tower in self.towers for output in tower.outputs]
         feed = self._feed_for(self.canonical_batch())
