@@ -5,12 +5,14 @@
 
 The coordinator is the real one, in a process of its own: it admits every node, compares their environments, lets them
 try connections, has them choose devices and ports, starts one repeat, and collects the records of all ranks, which it
-hands to the controller's stream. An agent is a connection that answers as a real one does, with the identifiers of
-eight GPUs and the records of 100 steps. Processor seconds, bytes that were sent to nodes, and memory are those of the
-coordinator's process.
+hands to the controller's stream. Nodes join through the tree, and its relays are real, too, in the processes of the
+simulated agents. An agent is a connection that answers as a real one does, with the identifiers of eight GPUs and the
+records of 100 steps. Processor seconds, bytes that were sent to nodes, memory, connections and descriptors are those of
+the coordinator's process. The numbers of connections to nodes and of descriptors are read 50 times a second.
 
-Bounds: 1,000 nodes in 10 s of processor time, 10,000 nodes in 120 s; and at most 3,000 bytes sent per node, however
-many there are. Each order `start` may contain only node 0 and the node itself.
+Bounds: 1,000 nodes in 10 s of processor time, 10,000 nodes in 120 s; at most 3,000 bytes sent per node, however many
+there are; at most 65 connections to nodes and 256 descriptors. Each order `start` may contain only node 0 and the node
+itself.
 """
 
 from __future__ import annotations
@@ -22,30 +24,40 @@ import random
 import resource
 import selectors
 import socket
+import threading
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.worker.agent import exchange, link
+from dlperf_sdk.worker.agent import exchange, joining, link, rendezvous
 from dlperf_sdk.worker.agent.agent import HEARTBEAT
 from dlperf_sdk.worker.agent.coordinator import Coordinator
+from dlperf_sdk.worker.agent.relay import Relay
+from dlperf_sdk.worker.agent.tree import FAN_OUT, Tree
 
 DEVICES, STEPS = 8, 100
+PATIENCE = 900.0
+"""Seconds in which all nodes must have joined."""
 SECRET = "0" * 64
 SECONDS = {1_000: 10.0, 10_000: 120.0}
 """Nodes → most processor seconds."""
 BYTES_PER_NODE = 3000
 """Most bytes sent, per node."""
+CONNECTIONS = FAN_OUT + 1
+"""Most connections to nodes at a time: node 0's own agent has one, too."""
+DESCRIPTORS = 256
+"""Most descriptors at a time: connections, peers without proof, and what the process itself has open."""
 
 
 def _coordinate(nodes: int, started: Connection) -> None:
     """Drive a case to its end; send the port at once, and what it has cost at the end."""
     topology = f"{nodes}n{DEVICES}d@ssh"
     hosts = {"hosts": f"n[1-{nodes}]"}
-    fields = {"topology": topology, "options": hosts, "repeats": 1, "deadlines": {"start": 900.0}}
+    fields = {"topology": topology, "options": hosts, "repeats": 1, "deadlines": {"start": PATIENCE}}
     plan = make_plan(RunSpec(framework="numpy", model="linear", **fields), Registry())
     request = plan.request("scale", ("python",), {}, {"source": "synthetic"})
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
@@ -65,7 +77,11 @@ def _coordinate(nodes: int, started: Connection) -> None:
     coordinator = Coordinator(request, listener, SECRET, emit)
     coordinator.start()
     started.send(listener.getsockname()[1])
-    coordinator.join()
+    connections, descriptors = 0, 0
+    while coordinator.is_alive():
+        connections = max(connections, len(coordinator._roster._branches._channels))
+        descriptors = max(descriptors, len(list(Path("/proc/self/fd").iterdir())))
+        coordinator.join(0.02)
     started.send(
         {
             "failure": last["failure"],
@@ -73,27 +89,37 @@ def _coordinate(nodes: int, started: Connection) -> None:
             "processor": time.process_time() - processor,
             "sent": sent[0],
             "to_controller": received[0],
+            "connections": connections,
+            "descriptors": descriptors,
             "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         }
     )
 
 
 class SimulatedAgent:
-    """A node's connection to the coordinator, and its answers; the constructor connects and says `hello`.
+    """A node's connection to its parent in the tree, and its answers; the constructor connects and says `hello`.
+
+    If the node has a relay, this is a real one, whose orders a thread of its own obeys.
 
     Args:
         node: Number of the node.
+        nodes: Number of nodes.
         port: The coordinator's port on loopback.
 
     Attributes:
         is_over: True if the connection has ended, or must be closed.
     """
 
-    def __init__(self, node: int, port: int) -> None:
-        self.node, self._chance = node, random.Random(node)
-        self.socket = socket.create_connection(("127.0.0.1", port))
-        self._prove(port)
-        self.socket.setblocking(False)
+    def __init__(self, node: int, nodes: int, port: int) -> None:
+        self.node, self._chance, tree = node, random.Random(node), Tree(nodes)
+        joined = rendezvous.join("127.0.0.1", [port], SECRET, PATIENCE, tree, node)
+        connection = joining.serve_below(tree, node, joined, SECRET, ())
+        self.relay = connection if isinstance(connection, Relay) else None
+        self.socket = joined.socket
+        if self.relay is None:
+            self.socket.setblocking(False)
+        else:
+            self.obeying = threading.Thread(target=self._obey_relay, daemon=True)
         self._received, self._to_send, self.is_over = b"", b"", False
         facts = {"host": f"n{node}", "boot_id": f"{node:032x}", "cpu": {"model": "EPYC", "usable": 96}}
         packages = {f"package-{number}": f"1.{number}.0" for number in range(100)}
@@ -101,20 +127,14 @@ class SimulatedAgent:
         address = f"10.{node >> 16}.{node >> 8 & 255}.{node & 255}"
         self.say("hello", facts=facts, address=address, door=20000, versions=versions, time=time.time())
 
-    def _prove(self, port: int) -> None:
-        """Open the conversation as `link.connect` does, without threads and buffers of its own."""
-        reader = self.socket.makefile("rb", buffering=0)
-        challenge, answer = str(json.loads(reader.readline())["challenge"]), f"{self.node:032x}"
-        proof = link._proof(SECRET, "agent", challenge, answer, port)
-        self.socket.sendall(link.encode({"proof": proof, "challenge": answer}))
-        assert json.loads(reader.readline())["proof"] == link._proof(
-            SECRET, "coordinator", challenge, answer, port
-        )
-
     def say(self, event: str, **values: Any) -> None:
         """Send an event with these values, as far as the connection takes it now; the rest waits."""
-        self._to_send += link.encode({"event": event, "node": self.node, **values})
-        self.flush()
+        message = {"event": event, "node": self.node, **values}
+        if self.relay is None:
+            self._to_send += link.encode(message)
+            self.flush()
+        else:
+            self.relay.send(message)
 
     def flush(self) -> bool:
         """Send what waits; return True if nothing waits any more."""
@@ -131,8 +151,17 @@ class SimulatedAgent:
         self.is_over = not data
         *lines, self._received = (self._received + data).split(b"\n")
         for line in lines:
-            order = json.loads(line)
-            getattr(self, "obey_" + order["do"].replace("-", "_"))(order)
+            self._obey(json.loads(line))
+
+    def _obey_relay(self) -> None:
+        assert self.relay is not None
+        for order in self.relay.messages():
+            self._obey(order)
+            if self.is_over:
+                self.relay.close()
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        getattr(self, "obey_" + order["do"].replace("-", "_"))(order)
 
     def obey_beat(self, order: dict[str, Any]) -> None:
         """Do nothing: the order is a heartbeat."""
@@ -176,57 +205,63 @@ class SimulatedAgent:
         return {"rank": rank, "node": self.node, "status": "ok", "window": window, **values}
 
 
-def simulate(nodes: range, port: int) -> None:
-    """Be the agents of some nodes, in this process, until each is told to quit.
+class Simulation:
+    """The agents of some nodes in this process, until each is told to quit."""
 
-    `port` is the coordinator's port on loopback.
-    """
-    with selectors.DefaultSelector() as selector:
-        beaten = time.monotonic()
-        for node in nodes:
-            selector.register((agent := SimulatedAgent(node, port)).socket, selectors.EVENT_READ, agent)
-            beaten = serve(selector, beaten, 0.0)
-        while selector.get_map():
-            beaten = serve(selector, beaten, HEARTBEAT)
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._with_relays: list[SimulatedAgent] = []
+        self._beaten = time.monotonic()
+
+    def run(self, numbers: range, nodes: int, port: int) -> None:
+        """Let the agents of the nodes `numbers` join one after another, and obey; `port` is the coordinator's."""
+        for node in numbers:
+            agent = SimulatedAgent(node, nodes, port)
+            if agent.relay is None:
+                self._selector.register(agent.socket, selectors.EVENT_READ, agent)
+            else:
+                agent.obeying.start()
+                self._with_relays.append(agent)
+            self._serve(0.0)
+        while self._selector.get_map():
+            self._serve(HEARTBEAT)
+        for agent in self._with_relays:
+            agent.obeying.join()
+
+    def _serve(self, patience: float) -> None:
+        """Let agents answer, and send a heartbeat if one is due; wait at most `patience` seconds for an order."""
+        for key, events in self._selector.select(patience):
+            self._beat()  # a thousand agents take their time to make records
+            agent = key.data
+            if events & selectors.EVENT_READ:
+                agent.read()
+            if agent.is_over:
+                self._selector.unregister(agent.socket)
+                agent.socket.close()
+                continue
+            interest = selectors.EVENT_READ | (0 if agent.flush() else selectors.EVENT_WRITE)
+            if key.events != interest:
+                self._selector.modify(agent.socket, interest, agent)
+        self._beat()
+
+    def _beat(self) -> None:
+        """Send a heartbeat for all agents if one is due."""
+        if time.monotonic() - self._beaten > HEARTBEAT:
+            for agent in [key.data for key in self._selector.get_map().values()] + self._with_relays:
+                agent.say("heartbeat")
+            self._beaten = time.monotonic()
 
 
-def serve(selector: selectors.BaseSelector, beaten: float, patience: float) -> float:
-    """Let agents answer, and send a heartbeat if one is due; return the time of the last one.
-
-    Args:
-        selector: Selector with the agents' sockets, whose data is the agent; those that are over are removed.
-        beaten: Time of the last heartbeat, on the monotonic clock.
-        patience: Maximum seconds to wait for an order.
-    """
-    for key, events in selector.select(patience):
-        beaten = beat(selector, beaten)  # a thousand agents take their time to make records
-        agent = key.data
-        if events & selectors.EVENT_READ:
-            agent.read()
-        if agent.is_over:
-            selector.unregister(agent.socket)
-            agent.socket.close()
-            continue
-        interest = selectors.EVENT_READ | (0 if agent.flush() else selectors.EVENT_WRITE)
-        if key.events != interest:
-            selector.modify(agent.socket, interest, agent)
-    return beat(selector, beaten)
-
-
-def beat(selector: selectors.BaseSelector, beaten: float) -> float:
-    """Send a heartbeat for all agents if one is due; return the time of the last one."""
-    if time.monotonic() - beaten < HEARTBEAT:
-        return beaten
-    for key in list(selector.get_map().values()):
-        key.data.say("heartbeat")
-    return time.monotonic()
+def simulate(numbers: range, nodes: int, port: int) -> None:
+    """Be the agents of some nodes, in this process, until each is told to quit."""
+    Simulation().run(numbers, nodes, port)
 
 
 def measure(nodes: int, processes: int) -> dict[str, Any]:
     """Return the costs of a case of `nodes` nodes for its coordinator, with the agents in `processes` processes.
 
     The keys are `failure` (None if it succeeded), `seconds`, `processor` in seconds, `sent` and `to_controller` in
-    bytes, and `memory`, the peak in bytes.
+    bytes, `memory`, the peak in bytes, and the greatest numbers of `connections` to nodes and of `descriptors`.
     """
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
@@ -234,7 +269,7 @@ def measure(nodes: int, processes: int) -> dict[str, Any]:
     coordinator.start()
     port = ours.recv()
     parts = [range(first, nodes, processes) for first in range(processes)]
-    agents = [spawn.Process(target=simulate, args=(part, port)) for part in parts]
+    agents = [spawn.Process(target=simulate, args=(part, nodes, port)) for part in parts]
     for process in agents:
         process.start()
     cost: dict[str, Any] = ours.recv()
@@ -265,9 +300,11 @@ def main() -> None:
         f"{chosen.nodes:,} nodes × {DEVICES}: {cost['processor']:.1f} s of processor time (bound: {seconds:.0f} s), "
         f"{cost['seconds']:.1f} s in all, {cost['sent'] / 1e6:.1f} MB sent to nodes, {bytes_per_node:,.0f} bytes per "
         f"node (bound: {BYTES_PER_NODE:,}), {cost['to_controller'] / 1e6:.0f} MB to the controller, "
-        f"{cost['memory'] / 2**20:.0f} MiB of memory"
+        f"{cost['memory'] / 2**20:.0f} MiB of memory, at most {cost['connections']} connections to nodes (bound: "
+        f"{CONNECTIONS}) and {cost['descriptors']} descriptors (bound: {DESCRIPTORS})"
     )
-    if cost["processor"] > seconds or bytes_per_node > BYTES_PER_NODE:
+    is_open_wide = cost["connections"] > CONNECTIONS or cost["descriptors"] > DESCRIPTORS
+    if cost["processor"] > seconds or bytes_per_node > BYTES_PER_NODE or is_open_wide:
         raise SystemExit("A bound is exceeded.")
 
 

@@ -12,21 +12,20 @@ from contextlib import closing, suppress
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from played_agents import SECRET, Node, close_all, part, ready, record
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.worker.agent import branches, link
 from dlperf_sdk.worker.agent import coordinator as coordinator_module
-from dlperf_sdk.worker.agent import link, roster
 from dlperf_sdk.worker.agent.address_table import compress, expand
 from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import Coordinator
 from dlperf_sdk.worker.failures import select_cause
 from dlperf_sdk.worker.gpu import devices
-
-SECRET = "5" * 64
 
 
 @pytest.fixture
@@ -249,47 +248,6 @@ def test_sending_to_a_closed_peer_is_not_an_error():
 # -- the coordinator, with agents played by the test
 
 
-OPENED = []
-
-
-class Node:
-    """An agent that says what the test wants."""
-
-    def __init__(self, listener, node, secret=SECRET, **hello):
-        self.link = link.connect(listener, secret, 5)
-        OPENED.append(self.link)
-        self.orders = self.link.messages()
-        self.node = node
-        self.say(**{"event": "hello", "facts": {"boot_id": "one"}, "address": "127.0.0.1", **hello})
-
-    def say(self, **message):
-        self.link.send({"node": self.node, **message})
-
-    def ordered(self, order):
-        message = next(message for message in self.orders if message["do"] != "beat")
-        assert message["do"] == order, message
-        return message
-
-    def prepare(self, needs_table=False):
-        assert self.ordered("prepare")["attempt"] == 1
-        resources = {"devices": ["cpu:0"], "ports": ["1"], "interface": "lo"}
-        self.say(event="prepared", notes=[], needs_table=needs_table, **resources)
-
-
-def ready(*nodes):
-    """Bring nodes to the barrier, and over it; gives their orders to start."""
-    for node in nodes:
-        node.prepare()
-    orders = []
-    for node in nodes:
-        orders.append(node.ordered("start"))
-    for node in nodes:
-        node.say(event="ready", trainers=1)
-    for node in nodes:
-        node.ordered("go")
-    return orders
-
-
 @pytest.fixture
 def lead(listener):
     """Start a coordinator for so many nodes; gives its address and its events. At the end it must have finished."""
@@ -308,28 +266,10 @@ def lead(listener):
     yield start
     for leader in started:
         join(leader)
-    while OPENED:
-        OPENED.pop().close()
+    close_all()
     for thread in threading.enumerate():
         if thread.name.endswith("(_admit)"):
             join(thread)
-
-
-def record(**changes):
-    return {"rank": 0, "status": "ok", "samples": 8, "window": {"start": 1.0, "end": 2.0}, **changes}
-
-
-def part(**changes):
-    return {
-        "event": "ended",
-        "attempt": 1,
-        "failures": [],
-        "records": [record()],
-        "exits": [],
-        "series": [],
-        "logs": 0,
-        **changes,
-    }
 
 
 def test_a_node_lost_while_it_sends_its_logs_costs_no_finished_repeat(lead):
@@ -472,7 +412,7 @@ def test_node_that_disconnects_is_lost_at_once_and_others_are_informed(lead):
 
 
 def test_a_node_that_falls_silent_is_lost(lead, monkeypatch):
-    monkeypatch.setattr(roster, "SILENCE", 0.5)
+    monkeypatch.setattr(branches, "SILENCE", 0.5)
     monkeypatch.setattr(coordinator_module, "SILENCE", 0.5)
     address, events, leader = lead()
     node = Node(address, 0)

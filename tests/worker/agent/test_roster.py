@@ -10,7 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from dlperf_sdk.worker.agent import link, roster
+from dlperf_sdk.worker.agent import branches, link, roster
+from dlperf_sdk.worker.agent.tree import Tree
 from dlperf_sdk.worker.failures import Failed
 
 BEAT = {"do": "beat"}
@@ -21,7 +22,7 @@ LONG = "x" * 2**24
 @pytest.fixture
 def nodes():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield roster.Roster(2, listener, "5" * 64, lambda: None)
+        yield roster.Roster(Tree(2), listener, "5" * 64, lambda: None)
 
 
 @pytest.fixture
@@ -35,10 +36,10 @@ class Agents:
 
     def __init__(self, nodes):
         self.sockets, self.readers = [], []
-        nodes._exchange.start()
+        nodes._branches.exchange.start()
         for node in range(2):
             theirs = socket.create_connection(nodes._listener.getsockname(), 60)
-            nodes._exchange.add(link.Link(nodes._listener.accept()[0]))
+            nodes._branches.exchange.add(link.Link(nodes._listener.accept()[0]))
             self.sockets.append(theirs)
             self.readers.append(theirs.makefile("rb"))
             theirs.sendall(link.encode({"event": "hello", "node": node}))
@@ -58,18 +59,18 @@ class Agents:
 def test_unread_messages_are_not_silence(nodes):
     """The machine was busy: what the node said meanwhile lies in its connection."""
     now = time.monotonic()
-    nodes._last_heartbeats[0] = now - 10 * roster.SILENCE
-    nodes._exchange.complete_until = now - 9.5 * roster.SILENCE
+    nodes._branches._last_messages[0] = now - 10 * branches.SILENCE
+    nodes._branches.exchange.complete_until = now - 9.5 * branches.SILENCE
     assert nodes.next(0) is None
-    nodes._exchange.complete_until = now
+    nodes._branches.exchange.complete_until = now
     with pytest.raises(Failed, match="has not been heard"):
         nodes.next(60)
 
 
 def test_a_node_is_silent_once_the_inbox_is_empty(nodes):
     now = time.monotonic()
-    nodes._last_heartbeats[1] = now - 10 * roster.SILENCE
-    nodes._exchange.complete_until = now
+    nodes._branches._last_messages[1] = now - 10 * branches.SILENCE
+    nodes._branches.exchange.complete_until = now
     nodes._inbox.put({"event": "ready", "node": 0})
     assert nodes.next(60)["event"] == "ready"
     with pytest.raises(Failed) as error:
@@ -85,7 +86,7 @@ def test_a_slow_receiver_delays_neither_the_others_nor_the_clock(nodes, agents):
     assert [agents.read(1), agents.read(1)] == orders
     agents.sockets[1].sendall(link.encode({"event": "ready", "node": 1}))
     assert nodes.next(60)["node"] == 1
-    assert not nodes._channels[0].is_idle()
+    assert not nodes._branches._channels[0].is_idle()
     assert [agents.read(0), agents.read(0)] == orders
     nodes.close()
     assert agents.read(0) == agents.read(1) == {"do": "quit"}
@@ -94,7 +95,8 @@ def test_a_slow_receiver_delays_neither_the_others_nor_the_clock(nodes, agents):
 def test_signs_of_life_do_not_pile_up_before_a_slow_receiver(nodes, agents):
     nodes.order({"do": "lay-out", "text": LONG})
     for _ in range(10):
-        nodes._beat_nodes()
+        nodes._branches._beat_at = 0.0
+        nodes._branches.beat_if_due()
     nodes.order({"do": "start"})
     assert agents.read(0)["do"] == "lay-out"
     assert json.loads(agents.readers[0].readline()) == {"do": "start"}

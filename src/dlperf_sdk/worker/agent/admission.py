@@ -1,4 +1,4 @@
-"""Accept connections to the coordinator for as long as the run lasts, and admit peers that prove the secret."""
+"""Accept connections to the coordinator or a relay as long as the run lasts; admit peers that prove the secret."""
 
 import resource
 import socket
@@ -16,7 +16,7 @@ PROOF_TIMEOUT = 10.0
 _PROOF_TIMEOUT_HERE = 1.0
 """The same for a peer that gets no thread of its own."""
 _SPARE_DESCRIPTORS = 256
-"""Descriptors that agent 0 needs in addition to one per node: unproven peers, its own workers, logs and samplers."""
+"""Descriptors that an agent needs besides one per link: unproven peers, its own workers, logs and samplers."""
 _RETRY = 0.02
 """Seconds before accepting again when the system had no descriptor or thread left."""
 
@@ -29,23 +29,30 @@ class Admission(threading.Thread):
     Args:
         listener: The listening socket.
         secret: The bundle's secret.
-        nodes: Number of nodes; the limit of open files is raised for them.
+        links: Number of links that are expected; the limit of open files is raised for them.
         serve: Called in the peer's thread with the link of each peer that has proved that it holds the secret.
+        find_relay: Called in the thread of a peer that has proved it and asks for its relay; returns the answer.
     """
 
     def __init__(
-        self, listener: socket.socket, secret: str, nodes: int, serve: Callable[[link.Link], None]
+        self,
+        listener: socket.socket,
+        secret: str,
+        links: int,
+        serve: Callable[[link.Link], object],
+        find_relay: link.FindRelay = lambda node: None,
     ) -> None:
         super().__init__(daemon=True)
-        self._listener, self._secret, self._nodes, self._serve = listener, secret, nodes, serve
+        self._listener, self._secret, self._links = listener, secret, links
+        self._serve, self._find_relay = serve, find_relay
         self._lock = threading.Lock()
         self._unproven: Dict[socket.socket, bool] = {}
         self.shortage = ""
-        """A sentence that names the resource which ran out while accepting; empty if none did."""
+        """A clause that names the resource which ran out on this node while accepting; empty if none did."""
 
     def run(self) -> None:
         """Accept connections until the listener is closed; serve each peer that proves that it holds the secret."""
-        raise_descriptor_limit(self._nodes + _SPARE_DESCRIPTORS)
+        raise_descriptor_limit(self._links + _SPARE_DESCRIPTORS)
         while self._listener.fileno() >= 0:
             try:
                 connection, _ = self._listener.accept()
@@ -67,8 +74,8 @@ class Admission(threading.Thread):
         if self._listener.fileno() < 0:
             return
         self.shortage = (
-            "The coordinator could not accept every connection (%s; %d descriptors allowed): raise `ulimit -n` and "
-            "`ulimit -u` on its node." % (error, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            "not every connection could be accepted (%s; %d descriptors allowed): raise `ulimit -n` and `ulimit -u`"
+            % (error, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         )
         self._close_oldest()
         time.sleep(_RETRY)
@@ -100,7 +107,9 @@ class Admission(threading.Thread):
 
     def _admit(self, connection: socket.socket, timeout: float = PROOF_TIMEOUT) -> None:
         try:
-            joined = link.accept(connection, self._secret, timeout, lambda: self._withdraw(connection))
+            joined = link.accept(
+                connection, self._secret, timeout, lambda: self._withdraw(connection), self._find_relay
+            )
         finally:
             self._withdraw(connection)
         if joined is not None:

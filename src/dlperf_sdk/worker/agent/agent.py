@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from socket import gethostname
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from dlperf_sdk.worker import lifetime
 from dlperf_sdk.worker.agent import address_table, link, node_check, preflight
@@ -18,6 +18,7 @@ from dlperf_sdk.worker.agent.attempt import Attempt
 from dlperf_sdk.worker.agent.coordinator import PARITY
 from dlperf_sdk.worker.agent.launch_commands import Place, orders_for
 from dlperf_sdk.worker.agent.log_pieces import in_pieces
+from dlperf_sdk.worker.agent.relay import Relay
 from dlperf_sdk.worker.agent.sampling import Sampling
 from dlperf_sdk.worker.agent.secret_values import replace_values, secret_values
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
@@ -41,7 +42,7 @@ class Agent:
     Args:
         request: The case.
         node: The node's number.
-        connection: The link to the coordinator.
+        connection: The link to the coordinator or to a relay; or this node's own relay, if it has one.
         bundle: The bundle's file or directory.
         scratch: An existing directory for temporary files.
         interface: The network interface that the user named; None if none was named.
@@ -53,7 +54,7 @@ class Agent:
         self,
         request: Request,
         node: int,
-        connection: link.Link,
+        connection: Union[link.Link, Relay],
         bundle: str,
         scratch: str,
         interface: Optional[str] = None,

@@ -19,6 +19,7 @@ from dlperf_sdk.worker.agent.log_pieces import tail_of
 from dlperf_sdk.worker.agent.preflight import select_doorbells
 from dlperf_sdk.worker.agent.roster import Roster
 from dlperf_sdk.worker.agent.stopping import decide
+from dlperf_sdk.worker.agent.tree import FAN_OUT, Tree
 from dlperf_sdk.worker.dates import now
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import SETTLE, Failed, failure, select_cause
@@ -41,6 +42,7 @@ class Coordinator(threading.Thread):
         secret: The bundle's secret.
         emit: Called with each event for the controller, from this thread.
         parity: The parity run's request; None without such a run.
+        fan_out: Maximum number of nodes whose agents connect to one other node.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Coordinator(threading.Thread):
         secret: str,
         emit: Callable[[Dict[str, Any]], None],
         parity: Optional[Request] = None,
+        fan_out: int = FAN_OUT,
     ) -> None:
         super().__init__(daemon=True)
         self.request, self.parity, self._emit = request, parity, emit
@@ -58,7 +61,7 @@ class Coordinator(threading.Thread):
         """Pieces of logs of this attempt that have not been forwarded."""
         self._expected_logs = 0
         self.port: int = listener.getsockname()[1]
-        self._roster = Roster(request.nodes, listener, secret, self._beat)
+        self._roster = Roster(Tree(request.nodes, fan_out), listener, secret, self._beat)
 
     def run(self) -> None:
         """Run the case to its end: gather the nodes, run the attempts, emit every event, and send `quit` to the nodes.

@@ -1,4 +1,4 @@
-"""The coordinator's connections to all nodes in one thread: a slow node delays no other node and no clock."""
+"""Connections to several agents in one thread: a slow node delays no other node and no clock."""
 
 import collections
 import selectors
@@ -13,6 +13,8 @@ _CHUNK = 256 * 1024
 """Bytes that are read from one node before the others have their turn."""
 _LOOK = 1.0
 """Seconds after which an exchange that waits has looked at all nodes again."""
+_PAUSE = 0.005
+"""Seconds between two looks at nodes that have sent something which may not be read yet."""
 
 
 class Channel:
@@ -30,6 +32,8 @@ class Channel:
         self.waiting: Deque[memoryview] = collections.deque()
         """Lines to be sent, in order; appended to by any thread, and sent by the exchange's."""
         self.is_open = True
+        self.is_served = False
+        """True once the exchange's thread sends and receives on the link."""
         self._exchange = exchange
 
     def put(self, message: Dict[str, Any]) -> None:
@@ -56,18 +60,22 @@ class Exchange(threading.Thread):
         receive: Called in this thread with a channel and each of its messages; if it returns False, the channel is
             closed.
         on_lost: Called in this thread with a channel that has been closed, by whichever side.
+        is_full: While it returns True, nothing is read: what has arrived stays with the system, and the nodes wait.
     """
 
     def __init__(
-        self, receive: Callable[[Channel, Dict[str, Any]], bool], on_lost: Callable[[Channel], None]
+        self,
+        receive: Callable[[Channel, Dict[str, Any]], bool],
+        on_lost: Callable[[Channel], None],
+        is_full: Callable[[], bool] = lambda: False,
     ) -> None:
         super().__init__(daemon=True)
-        self._receive, self._on_lost = receive, on_lost
+        self._receive, self._on_lost, self._is_full = receive, on_lost, is_full
         self.complete_until = 0.0
         """A time on the monotonic clock: every message that had arrived by then has been passed on."""
         self._is_woken = False
-        self._added: Deque[Channel] = collections.deque()
-        self._sending: Deque[Channel] = collections.deque()
+        self._requests: Deque[Channel] = collections.deque()
+        """Channels that are new, or have messages to send, in order."""
 
     def start(self) -> None:
         """Start the thread, which runs for as long as the process."""
@@ -76,14 +84,15 @@ class Exchange(threading.Thread):
         self._selector.register(self._wakeup, selectors.EVENT_READ, None)
         super().start()
 
-    def add(self, joined: link.Link) -> None:
-        """Send and receive on a link from now on; callable from any thread."""
-        self._added.append(Channel(joined, self))
-        self._wake()
+    def add(self, joined: link.Link) -> Channel:
+        """Send and receive on a link from now on; return its channel. Callable from any thread."""
+        channel = Channel(joined, self)
+        self.request_sending(channel)
+        return channel
 
     def request_sending(self, channel: Channel) -> None:
         """Have the thread send the messages that wait in a channel; callable from any thread."""
-        self._sending.append(channel)
+        self._requests.append(channel)
         self._wake()
 
     def _wake(self) -> None:
@@ -94,27 +103,35 @@ class Exchange(threading.Thread):
     def run(self) -> None:
         """Send and receive the messages of all links, without end."""
         while True:
-            looked = time.monotonic()
+            looked, has_unread = time.monotonic(), False
             for key, events in self._selector.select(_LOOK):
                 channel = key.data
                 if channel is None:
                     self._take_requests()
                     continue
                 if events & selectors.EVENT_READ:
-                    self._read(channel)
+                    if self._is_full():
+                        has_unread = True
+                    else:
+                        self._read(channel)
                 if events & selectors.EVENT_WRITE and channel.is_open:
                     self._send(channel)
-            self.complete_until = looked
+            if has_unread:
+                time.sleep(_PAUSE)
+            else:
+                self.complete_until = looked
 
     def _take_requests(self) -> None:
         self._wakeup.recv(64)
         self._is_woken = False  # before the queues are read: a later request wakes the thread again
-        while self._added:
-            channel = self._added.popleft()
-            channel.link.socket.setblocking(False)
-            self._selector.register(channel.link.socket, selectors.EVENT_READ, channel)
-        while self._sending:
-            self._watch(self._sending.popleft(), selectors.EVENT_READ | selectors.EVENT_WRITE)
+        while self._requests:
+            channel = self._requests.popleft()
+            if not channel.is_served:
+                channel.is_served = True
+                channel.link.socket.setblocking(False)
+                self._selector.register(channel.link.socket, selectors.EVENT_READ, channel)
+            if channel.waiting:
+                self._watch(channel, selectors.EVENT_READ | selectors.EVENT_WRITE)
 
     def _read(self, channel: Channel) -> None:
         """Pass on the messages that have arrived. Close the channel at its end, or at a line that is not a message."""

@@ -1,22 +1,27 @@
-"""An agent's start: determine its placement, connect to the coordinator, hold the tether.
+"""An agent's start: determine its placement, connect to the coordinator or a relay, hold the tether.
 
-On node 0 the coordinator runs in the agent's process, and the agent connects to it like every other agent.
+On node 0 the coordinator runs in the agent's process, and the agent connects to it like other agents. If agents of
+other nodes connect to this one, a relay runs in its process.
 """
 
 import json
 import os
+import random
 import sys
 import threading
 import traceback
 from socket import gethostname
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from dlperf_sdk.worker import lifetime, network
 from dlperf_sdk.worker.agent import rendezvous, tether
 from dlperf_sdk.worker.agent.agent import Agent
 from dlperf_sdk.worker.agent.coordinator import Coordinator
+from dlperf_sdk.worker.agent.link import Link
 from dlperf_sdk.worker.agent.placement import Placement, resolve_placement
+from dlperf_sdk.worker.agent.relay import Relay
 from dlperf_sdk.worker.agent.scratch import scratch as scratch_directory
+from dlperf_sdk.worker.agent.tree import FAN_OUT, Tree
 from dlperf_sdk.worker.bundled import contains, member
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import failure
@@ -25,6 +30,8 @@ from dlperf_sdk.worker.request import Request
 _REPORT_MARGIN = 5.0
 """Seconds before the deadline `start` at which an agent reports that it cannot join; the coordinator only knows that it
 is missing."""
+_RELAY_CANDIDATES = 64
+"""Ports that a relay tries to listen on."""
 
 
 def main(
@@ -35,6 +42,7 @@ def main(
     python: Optional[str],
     scratch: Optional[str],
     stops_with_input: bool,
+    fan_out: int = FAN_OUT,
 ) -> int:
     """Run the agent of a node until the run is over.
 
@@ -50,6 +58,7 @@ def main(
         python: The environment's interpreter; None for the interpreter in the request.
         scratch: An existing directory for temporary files; None for a new one. It is removed at the end.
         stops_with_input: True to end this process if standard input ends or is silent for `tether.TIMEOUT` seconds.
+        fan_out: Maximum number of nodes whose agents connect to one other node; the same for all agents of a run.
 
     Returns:
         The exit code: 0 if the coordinator sent `quit`, even if the case has failed; else 1.
@@ -66,7 +75,10 @@ def main(
         request = _read_request(bundle, "request.json", python)
         parity = _read_request(bundle, "parity.json", python) if contains(bundle, "parity.json") else None
         secret = member(bundle, "secret")
-        placement, coordinator = None, None
+        placement: Optional[Placement] = None
+        coordinator: Optional[Coordinator] = None
+        joined: Optional[Link] = None
+        tree = Tree(request.nodes, fan_out)
         try:
             if stops_with_input:
                 threading.Thread(target=tether.watch, daemon=True).start()
@@ -74,14 +86,23 @@ def main(
             allowed_ports = network.port_range(ports)
             host, candidates = placement.hosts[0], rendezvous.candidate_ports(secret, allowed_ports)
             if placement.node == 0:
-                host, coordinator = _start_coordinator(placement, request, secret, candidates, emit, parity)
+                host = _address_of_coordinator(placement)
+                listener = rendezvous.listen(host, candidates)
+                coordinator = Coordinator(request, listener, secret, emit, parity, fan_out)
+                coordinator.start()
+                emit({"event": "heartbeat"})
                 candidates = [coordinator.port]
             start = request.deadlines["start"]
-            connection = rendezvous.connect(host, candidates, secret, start - min(_REPORT_MARGIN, start / 4))
+            timeout = start - min(_REPORT_MARGIN, start / 4)
+            joined = rendezvous.join(host, candidates, secret, timeout, tree, placement.node)
+            connection = serve_below(tree, placement.node, joined, secret, allowed_ports)
         except Exception as error:  # short of memory, Python raises nearly anything
             if not isinstance(error, (OSError, ValueError)):
                 traceback.print_exc()
-            emit(_join_failure(placement, error))
+            ended = _join_failure(placement, error)
+            emit(ended)
+            if joined is not None and placement is not None:
+                joined.send({"event": "exhausted", "node": placement.node, "failure": ended["failure"]})
             return 1
         agent = Agent(
             request, placement.node, connection, bundle, directory, interface, parity, allowed_ports
@@ -93,20 +114,26 @@ def main(
         return code
 
 
-def _start_coordinator(
-    placement: Placement,
-    request: Request,
-    secret: str,
-    candidates: Sequence[int],
-    emit: Callable[[Dict[str, Any]], None],
-    parity: Optional[Request],
-) -> Tuple[str, Coordinator]:
-    """Start the coordinator on node 0; return the address that it listens on, where the other nodes reach it, too."""
-    host = network.address_towards(placement.hosts[1] if len(placement.hosts) > 1 else "127.0.0.1")
-    coordinator = Coordinator(request, rendezvous.listen(host, candidates), secret, emit, parity)
-    coordinator.start()
-    emit({"event": "heartbeat"})
-    return host, coordinator
+def _address_of_coordinator(placement: Placement) -> str:
+    """Return the address on which the coordinator listens, where the other nodes reach node 0."""
+    return network.address_towards(placement.hosts[1] if len(placement.hosts) > 1 else "127.0.0.1")
+
+
+def serve_below(
+    tree: Tree, node: int, joined: Link, secret: str, allowed_ports: Sequence[int]
+) -> Union[Link, Relay]:
+    """Start the node's relay on a link to its parent if agents of other nodes connect to it; return the agent's link.
+
+    Raises:
+        OSError: None of the ports that were tried is free.
+    """
+    if not tree.has_relay(node):
+        return joined
+    ports = allowed_ports or network.USUAL
+    candidates = random.SystemRandom().sample(ports, min(len(ports), _RELAY_CANDIDATES))
+    relay = Relay(tree, node, joined, rendezvous.listen(joined.address, candidates), secret)
+    relay.start()
+    return relay
 
 
 def _join_failure(placement: Optional[Placement], error: Exception) -> Dict[str, Any]:

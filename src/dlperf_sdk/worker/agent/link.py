@@ -1,4 +1,4 @@
-"""JSON lines over a socket between a node's agent and the coordinator, opened by proof of the bundle's secret."""
+"""JSON lines over a socket between a node's agent and the coordinator or a relay, opened by proof of the secret."""
 
 import hashlib
 import hmac
@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 LONGEST_LINE = 128 * 1024 * 1024
 """Maximum number of bytes of a message; a peer that sends more is disconnected."""
@@ -15,11 +15,14 @@ LONGEST_PROOF = 1024
 """Maximum number of bytes that a peer may send in one message before it has proved that it holds the secret."""
 SILENCE = 15.0
 """Seconds without a heartbeat after which the other side counts as lost. Each side sends one every two seconds."""
+FindRelay = Callable[[Any], Optional[List[Any]]]
+"""A function that takes what a peer sent as a node's number, and returns address and port of the relay to which that
+node's agent connects; None if there is none yet."""
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
 class Link:
-    """One connection between an agent and the coordinator.
+    """One connection between an agent and the coordinator or a relay.
 
     Sending is safe from several threads; receiving is for one thread.
 
@@ -66,12 +69,16 @@ class Link:
                 return
             yield message
 
-    def close(self) -> None:
-        """Shut the connection down, and close it."""
+    def shut_down(self) -> None:
+        """Shut the connection down: both sides, and the threads that read here, see its end."""
         try:
             self.socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # the other side was faster
+
+    def close(self) -> None:
+        """Shut the connection down, and close it."""
+        self.shut_down()
         self._reader.close()
         self.socket.close()
 
@@ -128,45 +135,84 @@ def _is_equal(left: Any, right: str) -> bool:
 
 
 def connect(address: Any, secret: str, timeout: float) -> Link:
-    """Connect an agent to the coordinator; both prove that they hold the bundle's secret.
+    """Connect an agent to the coordinator or to a relay; both prove that they hold the bundle's secret.
 
     Args:
-        address: Host and port of the coordinator.
+        address: Host and port of the coordinator or the relay.
         secret: The bundle's secret.
         timeout: Seconds for the connection and the proofs together.
 
     Raises:
         OSError: The address accepts no connection, or its owner does not prove in time that it holds the secret.
     """
+    link = _open(address, secret, timeout, {})[0]
+    _keep(link.socket)
+    return link
+
+
+def ask_for_relay(address: Any, secret: str, timeout: float, node: int) -> Optional[Tuple[str, int]]:
+    """Ask the coordinator for the address and port of the relay to which a node's agent connects.
+
+    The question and the answer travel with the proofs, and the connection is closed afterwards. The proofs do not cover
+    them: the relay at that address must prove that it holds the secret, as the coordinator must.
+
+    Args:
+        address: Host and port of the coordinator.
+        secret: The bundle's secret.
+        timeout: Seconds for the connection, the proofs and the answer together.
+        node: Number of the node.
+
+    Returns:
+        Address and port; None if the relay has not been started.
+
+    Raises:
+        OSError: As for `connect`; or the coordinator closed the connection, to make room for others.
+    """
+    link, reply = _open(address, secret, timeout, {"seeks_relay_of": node})
+    link.close()
+    relay = reply.get("relay")
+    if not isinstance(relay, list) or [type(value) for value in relay] != [str, int]:
+        return None
+    return relay[0], relay[1]
+
+
+def _open(address: Any, secret: str, timeout: float, question: Dict[str, Any]) -> Tuple[Link, Dict[str, Any]]:
+    """Connect, exchange the proofs and a question, and return the link and the message with the other side's proof."""
     deadline = time.monotonic() + timeout
     connection = socket.create_connection(address, timeout)
     link = Link(connection)
     challenge, answer = str(_opening(connection, deadline).get("challenge")), os.urandom(16).hex()
     port = address[1]
-    link.send({"proof": _proof(secret, "agent", challenge, answer, port), "challenge": answer})
-    proof = _opening(connection, deadline).get("proof")
-    if not _is_equal(proof, _proof(secret, "coordinator", challenge, answer, port)):
+    link.send(dict(question, proof=_proof(secret, "agent", challenge, answer, port), challenge=answer))
+    reply = _opening(connection, deadline)
+    if not _is_equal(reply.get("proof"), _proof(secret, "coordinator", challenge, answer, port)):
         link.close()
         raise ConnectionRefusedError(
             "the process that listens on %s:%s is not the coordinator of this run" % tuple(address[:2])
         )
-    _keep(connection)
-    return link
+    return link, reply
 
 
 def accept(
-    connection: socket.socket, secret: str, timeout: float, admit: Callable[[], bool] = lambda: True
+    connection: socket.socket,
+    secret: str,
+    timeout: float,
+    admit: Callable[[], bool] = lambda: True,
+    find_relay: FindRelay = lambda node: None,
 ) -> Optional[Link]:
-    """Check an accepted connection: the peer and the coordinator prove that they hold the bundle's secret.
+    """Check an accepted connection: the peer and this side prove that they hold the bundle's secret.
+
+    A peer that has proved it and asks for a relay gets the answer, and its connection is closed.
 
     Args:
         connection: The accepted connection; closed unless a link is returned.
         secret: The bundle's secret.
         timeout: Seconds for the proofs of both sides together.
-        admit: Called after the peer's proof and before the coordinator's; if it returns False, the peer is rejected.
+        admit: Called after the peer's proof and before this side's; if it returns False, the peer is rejected.
+        find_relay: Called if the peer asks for its relay; returns the answer.
 
     Returns:
-        The coordinator's link; None if the peer did not prove in time that it holds the secret, or was rejected.
+        This side's link; None if the peer did not prove in time that it holds the secret, was rejected, or asked.
     """
     deadline = time.monotonic() + timeout
     connection.settimeout(timeout)
@@ -176,12 +222,15 @@ def accept(
     opening = _opening(connection, deadline)
     answer, port = str(opening.get("challenge")), link.port
     proven = _is_equal(opening.get("proof"), _proof(secret, "agent", challenge, answer, port))
-    if not (proven and admit()):
-        link.close()
-        return None
-    link.send({"proof": _proof(secret, "coordinator", challenge, answer, port)})
-    _keep(connection)
-    return link
+    reply = {"proof": _proof(secret, "coordinator", challenge, answer, port)}
+    if proven and "seeks_relay_of" in opening:
+        link.send(dict(reply, relay=find_relay(opening["seeks_relay_of"])))
+    elif proven and admit():
+        link.send(reply)
+        _keep(connection)
+        return link
+    link.close()
+    return None
 
 
 def _keep(connection: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The coordinator's view of the nodes: their introductions, connections, heartbeats and messages."""
+"""The coordinator's view of the nodes: their introductions, losses and messages."""
 
 import queue
 import socket
@@ -6,38 +6,37 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 from dlperf_sdk.worker.agent import preflight
-from dlperf_sdk.worker.agent.admission import Admission
-from dlperf_sdk.worker.agent.exchange import Channel, Exchange, await_sending
-from dlperf_sdk.worker.agent.link import SILENCE, encode
+from dlperf_sdk.worker.agent.branches import Branches
+from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.agent.tree import Tree
 from dlperf_sdk.worker.failures import Failed, failure
 
-BEAT = 2.0
-"""Seconds between two heartbeats to the nodes: an agent that receives none for `SILENCE` seconds ends itself."""
-_JUDGE = 1.0
-"""Seconds between two searches for silent nodes."""
+_LOSSES = {"gone": "has gone", "silent": "has not been heard for %.0f s" % SILENCE}
+"""Events that report the loss of a node → what happened to it."""
 
 
 class Roster:
-    """All nodes' channels, and one inbox of their messages.
+    """All nodes, as their messages describe them, and one inbox of these messages.
 
     Args:
-        nodes: Number of nodes.
+        tree: The tree in which the nodes are connected.
         listener: The socket at which agents connect.
         secret: The bundle's secret.
         while_waiting: Called at least once a second while the roster waits for messages.
     """
 
     def __init__(
-        self, nodes: int, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
+        self, tree: Tree, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
     ) -> None:
-        self._nodes, self._listener, self._while_waiting = nodes, listener, while_waiting
-        self._exchange = Exchange(self._receive, self._handle_loss)
-        self._admission = Admission(listener, secret, nodes, self._exchange.add)
+        self._tree, self._listener, self._while_waiting = tree, listener, while_waiting
+        self._branches = Branches(tree, 0, listener, secret, self._receive, self._find_relay)
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
-        self._channels: Dict[int, Channel] = {}
-        self._last_heartbeats: Dict[int, float] = {}
+        self._relays: Dict[int, List[Any]] = {}
+        """Number of each node that has started a relay → the relay's address and port."""
+        self._shortages: Dict[int, str] = {}
+        """Number of each node whose relay cannot accept every connection → the reason."""
+        self._connected: Set[int] = set()
         self._hellos: Dict[int, Dict[str, Any]] = {}
-        self._beat = self._checked_at = 0.0
 
     def gather(self, timeout: float) -> None:
         """Start to accept agents, and wait until every node has sent a `hello`.
@@ -46,20 +45,18 @@ class Roster:
             Failed: After `timeout` seconds some nodes have not reported, a node cannot run the case, a connection
                 was lost, or the nodes have different environments.
         """
-        self._exchange.start()
-        self._admission.start()
+        self._branches.start()
         deadline = time.monotonic() + timeout
-        while len(self._hellos) < self._nodes:
+        while len(self._hellos) < self._tree.nodes:
             message = self.next(deadline - time.monotonic())
             if message is None:
-                missing = sorted(set(range(self._nodes)) - set(self._hellos))
+                missing = sorted(set(range(self._tree.nodes)) - set(self._hellos))
                 message_text = (
                     "No word from the agents of nodes %s within %.0f s (the deadline 'start'). Check that they were "
                     "started and can reach %s:%d."
                 )
-                address = self._listener.getsockname()[:2]
-                text = "%s %s" % (message_text % ((missing, timeout) + address), self._admission.shortage)
-                raise Failed(failure("lost-node", text.strip(), "start", missing[0]))
+                text = message_text % ((missing, timeout) + self._listener.getsockname()[:2])
+                raise Failed(failure("lost-node", text + self._explain_missing(missing), "start", missing[0]))
             if message["event"] == "hello":
                 self._hellos[message["node"]] = message
                 if message.get("unfit"):
@@ -69,6 +66,17 @@ class Roster:
                     )
                     raise Failed(failure(message["unfit"]["kind"], message_text, "start", message["node"]))
         self._compare()
+
+    def _explain_missing(self, missing: List[int]) -> str:
+        """Return sentences about the relays to which missing nodes connect, and about nodes that lack descriptors."""
+        parents = sorted({self._tree.parent(node) for node in missing} - {0, *missing})
+        names = ", ".join(map(self.name, parents))
+        sentences = ["Some of them connect to the relays of %s." % names] if parents else []
+        shortages = dict(self._shortages)
+        if self._branches.admission.shortage:
+            shortages[0] = self._branches.admission.shortage
+        sentences += ["On %s, %s." % (self.name(node), text) for node, text in sorted(shortages.items())]
+        return "".join(" " + sentence for sentence in sentences)
 
     def _compare(self) -> None:
         """Check that the nodes of one case are alike. Raises Failed for the first that is not, by name."""
@@ -111,15 +119,12 @@ class Roster:
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
     def connected_nodes(self) -> Set[int]:
-        """Return the numbers of the nodes whose connection has not been lost."""
-        return set(self._channels)
+        """Return the numbers of the nodes that have sent something since a link on the way to them was last lost."""
+        return set(self._connected)
 
     def order(self, message: Dict[str, Any], nodes: Optional[Iterable[int]] = None) -> None:
         """Enqueue a message to `nodes`, by default to all; leave out nodes that are not connected. Return at once."""
-        line = encode(message)
-        for node in list(self._channels) if nodes is None else nodes:
-            if node in self._channels:
-                self._channels[node].put_line(line)
+        self._branches.send(message, nodes)
 
     def close(self) -> None:
         """Send `quit` to all connected nodes, and wait until it is sent, at most `SILENCE` seconds in total.
@@ -127,14 +132,7 @@ class Roster:
         The connections stay open.
         """
         self.order({"do": "quit"})
-        await_sending(list(self._channels.values()), time.monotonic() + SILENCE)
-
-    def _beat_nodes(self) -> None:
-        """Send a heartbeat to the nodes that have nothing else to receive."""
-        line = encode({"do": "beat"})
-        for channel in list(self._channels.values()):
-            if channel.is_idle():
-                channel.put_line(line)
+        self._branches.await_sending(time.monotonic() + SILENCE)
 
     def order_each(self, message_for: Callable[[int, Dict[str, Any]], Dict[str, Any]]) -> None:
         """Enqueue to each connected node the message that `message_for` returns for it; return at once.
@@ -153,8 +151,8 @@ class Roster:
                     "host_index": index,
                     "host_count": len(group),
                 }
-                if node in self._channels:
-                    self._channels[node].put(message_for(node, place))
+                if node in self._connected:
+                    self.order(message_for(node, place), [node])
 
     def next(self, timeout: float) -> Optional[Dict[str, Any]]:
         """Return the next message that is not a heartbeat, and send heartbeats meanwhile.
@@ -172,66 +170,58 @@ class Roster:
         end = time.monotonic() + timeout
         while True:
             self._while_waiting()
+            self._branches.beat_if_due()
             now = time.monotonic()
-            if now - self._beat > BEAT:
-                self._beat = now
-                self._beat_nodes()
             message = self._received(max(0.0, min(1.0, end - now)))
             if message is None:
                 if now >= end:
                     return None
                 continue
-            if message["event"] == "exhausted":
+            event, node = message["event"], message["node"]
+            if event in _LOSSES:
+                raise self._lost(node, _LOSSES[event])
+            self._connected.add(node)
+            if event == "exhausted":
                 raise Failed(message["failure"])
-            if message["event"] == "gone":
-                raise self._lost(message["node"], "has gone")
-            if message["event"] != "heartbeat":
+            if event != "heartbeat":
                 return message
 
     def _received(self, timeout: float) -> Optional[Dict[str, Any]]:
-        """Return the next message in the inbox, or None. Only with an empty inbox a node can count as silent.
-
-        Raises:
-            Failed: a node was silent for too long, and nothing of it waits to be read.
-        """
+        """Return the next message in the inbox, or that a node is silent, which it can be with an empty inbox only."""
         try:
             return self._inbox.get_nowait()
         except queue.Empty:
             pass
-        complete_until = self._exchange.complete_until
-        if complete_until - self._checked_at >= _JUDGE:
-            self._checked_at = complete_until
-            for node, last_message in list(self._last_heartbeats.items()):
-                if complete_until - last_message > SILENCE:
-                    raise self._lost(node, "has not been heard for %.0f s" % SILENCE)
+        silent = self._branches.find_silent()
+        if silent is not None:
+            return {"event": "silent", "node": silent}
         try:
             return self._inbox.get(timeout=timeout)
         except queue.Empty:
             return None
 
     def _lost(self, node: int, reason: str) -> Failed:
-        self._last_heartbeats.pop(node, None)
-        self._channels.pop(node, None)
+        """Leave out a node and those behind its link, whose agents end themselves; return its failure."""
+        self._branches.remove(node)
+        self._connected = {other for other in self._connected if not self._tree.is_behind(other, node)}
         message = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
         return Failed(failure("lost-node", message % (self.name(node), reason), None, node))
 
-    def _receive(self, channel: Channel, message: Dict[str, Any]) -> bool:
-        """Take a message from the exchange's thread; False if it does not come from a node of this case."""
-        node = message.get("node")
-        if not isinstance(node, int) or not 0 <= node < self._nodes:
-            channel.node = None
-            return False
-        channel.node = node
-        self._channels.setdefault(node, channel)
-        self._last_heartbeats[node] = time.monotonic()
+    def _receive(self, message: Dict[str, Any]) -> bool:
+        """Take a message from the thread that serves the links."""
+        if message.get("event") == "relay":
+            self._relays[message["node"]] = [message.get("address"), message.get("port")]
+            return True
+        if message.get("event") == "shortage":
+            self._shortages[message["node"]] = str(message.get("text"))
+            return True
         if isinstance(message.get("time"), float):
             message["skew"] = preflight.clock_offset(message["time"])
         self._inbox.put(message)
         return True
 
-    def _handle_loss(self, channel: Channel) -> None:
-        if channel.node is not None:
-            self._inbox.put({"event": "gone", "node": channel.node})
+    def _find_relay(self, node: Any) -> Optional[List[Any]]:
+        return self._relays.get(self._tree.parent(node)) if type(node) is int else None
 
 
 def _capital(sentence: str) -> str:
