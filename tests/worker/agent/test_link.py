@@ -18,7 +18,7 @@ from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import FAILURES
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
-from dlperf_sdk.worker.agent import branches, link
+from dlperf_sdk.worker.agent import branches, link, node_check
 from dlperf_sdk.worker.agent import coordinator as coordinator_module
 from dlperf_sdk.worker.agent.address_table import compress, expand
 from dlperf_sdk.worker.agent.agent import Agent
@@ -479,6 +479,23 @@ def test_node_waiting_for_devices_sends_heartbeats(tmp_path, monkeypatch):
     assert next(received)["event"] == "heartbeat"
     free.set()
     assert next(received)["event"] == "prepared"
+    ours.close()
+    theirs.close()
+
+
+def test_a_node_whose_check_took_long_has_not_lost_its_coordinator(tmp_path, monkeypatch):
+    """Nothing is sent to a node before its `hello`."""
+
+    def introduce(*_):
+        slow._last_message_at -= 2 * link.SILENCE
+        return node_check.Introduction({"event": "hello"}, str(tmp_path), None)
+
+    monkeypatch.setattr(node_check, "introduce", introduce)
+    ours, theirs = (link.Link(end) for end in pair())
+    slow = agent(tmp_path, ours)
+    slow._execute("introduce", {})
+    slow._watch()
+    assert slow._inbox.empty()
     ours.close()
     theirs.close()
 

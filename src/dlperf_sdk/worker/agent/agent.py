@@ -146,6 +146,7 @@ class Agent:
         hello, self._bundle, self._doorbell = node_check.introduce(
             self.request, self._bundle, self._scratch, address, self._interface, self._ports
         )
+        self._last_message_at = time.monotonic()  # nothing is sent to a node before its `hello`
         self._send(hello)
 
     def _send(self, message: Dict[str, Any]) -> None:
