@@ -141,8 +141,8 @@ class Network:
     def chain(self, at: str, x: torch.Tensor, *layers: int) -> torch.Tensor:
         """Return the output of several layers of a branch, one after the other, each with stride 1, for the input x.
 
-        `at` is the name of the branch in the manifest, such as `mixed.8.1`. `layers` are the numbers of its layers, which
-        follow in the manifest: its layer 2 is `mixed.8.1.2`.
+        `at` is the name of the branch in the manifest, such as `mixed.8.1`. `layers` are the numbers of its layers,
+        which follow in the manifest: its layer 2 is `mixed.8.1.2`.
         """
         for number in layers:
             x = self.layer(f"{at}.{number}", x)
