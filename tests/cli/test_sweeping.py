@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from PIL import Image
 from cli_fixtures import dlperf, isolated_directory  # noqa: F401 - fixtures
 
 from dlperf_sdk.reports.html import render
@@ -41,6 +43,24 @@ def test_options_have_several_values_unless_they_are_text(dlperf):
     assert code == 0
     options = [spec["options"] for spec in specs(out)]
     assert options == [{"features": 4, "hosts": "a,b"}, {"features": 8, "hosts": "a,b"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("synthetic,synthetic-host,zmq", ["synthetic", "synthetic-host", "zmq"]),
+        ("images:a,b,synthetic", ["images:a,b", "synthetic"]),
+        ("images:a,images:b", ["images:a", "images:b"]),
+    ],
+)
+def test_data_sources_are_swept_and_commas_in_folders_are_kept(dlperf, isolated_directory, text, sources):  # noqa: F811
+    for name in ("a", "b", "a,b"):
+        (Path(name) / "class").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(Path(name) / "class" / "1.jpg")
+    code, out, _ = dlperf("plan", "torch", "resnet50", "--data", text, "--json")
+    assert code == 0
+    actual = [spec["data"].replace(f"{Path.cwd()}/", "") for spec in specs(out)]
+    assert sorted(actual) == sorted(sources)
 
 
 def test_a_spec_file_takes_several_values_by_flags(dlperf, tmp_path):

@@ -347,6 +347,7 @@ def test_a_table_of_results_fits_80_columns():
         (0.0, "s", "0 s"),
         (1.0, "steps", "1 steps"),
         (989.4e12, "FLOP/s", "989.4 TFLOP/s"),
+        (852_766_060.0, "B/s", "852.8 MB/s"),
         (24.3e9, "FLOP", "24.30 GFLOP"),
         (0.0641, "J", "64.10 mJ"),
         (45.234, "%", "45.23 %"),

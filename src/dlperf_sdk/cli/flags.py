@@ -18,6 +18,7 @@ from cyclopts import Group, Parameter, Token
 from dlperf_sdk.cli.common_flags import INTEGER, convert_whole_number
 from dlperf_sdk.errors import SpecError
 from dlperf_sdk.spec.checks import VARIABLE
+from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import MAX_BATCH, Scalar
 
@@ -49,15 +50,21 @@ def _size(_: Any, tokens: Sequence[Token]) -> Any:
     return MAX_BATCH if tokens[0].value == MAX_BATCH else convert_whole_number(_, tokens)
 
 
+_BEFORE_SOURCE = rf",(?=(?:{'|'.join(re.escape(source.name) for source in DATA_SOURCES)})(?:[:,]|$))"
+"""A comma before a data source; any other may be part of a folder's name."""
+
+
 class Sweep(tuple[Any, ...]):
     """Several values of a field, given together and separated by commas."""
 
 
-def _convert_several(convert: Callable[[Any, Sequence[Token]], Any]) -> Callable[[Any, Sequence[Token]], Any]:
-    """Return a converter of one value, or of several with commas between them to a `Sweep`."""
+def _convert_several(
+    convert: Callable[[Any, Sequence[Token]], Any], comma: str = ","
+) -> Callable[[Any, Sequence[Token]], Any]:
+    """Return a converter of one value, or of several to a `Sweep`; between two is what matches `comma`."""
 
     def convert_each(hint: Any, tokens: Sequence[Token]) -> Any:
-        parts = tokens[0].value.split(",")
+        parts = re.split(comma, tokens[0].value)
         values = [convert(hint, [attrs.evolve(tokens[0], value=part)]) for part in parts]
         return values[0] if len(values) == 1 else Sweep(values)
 
@@ -229,7 +236,9 @@ def _annotation(field: attrs.Attribute[Any], hint: Any) -> Any:
     convert = convert_whole_number if read_as is int else _text
     if field.name == "batch_size":
         read_as, convert = int | Literal["max"], _size
-    if field.metadata["role"] != "context":
+    if field.name == "data":
+        details["converter"] = _convert_several(convert, _BEFORE_SOURCE)
+    elif field.metadata["role"] != "context":
         details["converter"] = _convert_several(convert)
     elif read_as is int:
         details["converter"] = convert

@@ -29,6 +29,7 @@ _PREFIXES = {
     "J": _DECIMAL,
     "W": _DECIMAL,
     "FLOP": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
+    "B/s": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
     "FLOP/s": tuple(pair for pair in _DECIMAL if pair[0] >= 1),
 }
 

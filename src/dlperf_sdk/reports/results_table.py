@@ -157,9 +157,11 @@ def _key(value: Any) -> str:
 
 
 def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: str | None) -> list[Block]:
+    # Options that a user set are part of the workload, and say how large it is: an image size, say.
+    chosen = {name for result in group.results for name in result.spec.options}
     parts = [
         f"{name} {format_value(group.workload[name])}"
-        for name in sorted(differing - {"model", "batch_size"})
+        for name in sorted((differing | chosen) - {"model", "batch_size", swept})
         if name in group.workload
     ]
     batch = [] if swept == "batch_size" else [f"batch size {group.workload.get('batch_size')} per device"]

@@ -82,8 +82,10 @@ def _format_period(start: str, end: str) -> str:
 def _differs(requested: Any, observed: Any) -> bool:
     """Return True if a value was requested and another one was observed; `auto` and None request nothing.
 
-    Of a data source with details, only the name is compared.
+    Of a data source with details, only the name is compared: of each replica, if their details differ.
     """
+    if isinstance(observed, list) and observed and all(isinstance(details, Mapping) for details in observed):
+        return any(_differs(requested, details) for details in observed)
     if isinstance(observed, Mapping) and isinstance(requested, str) and "source" in observed:
         requested, observed = requested.partition(":")[0], observed["source"]
     return requested not in (None, "auto") and observed is not None and requested != observed
