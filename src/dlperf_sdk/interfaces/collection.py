@@ -166,6 +166,13 @@ class Collection(ABC):
         """
         return ()
 
+    def out_of_memory(self) -> Sequence[tuple[str, str]]:
+        """Return the statements of the source on cases that ran out of memory, each with its document and line.
+
+        The base class returns an empty sequence.
+        """
+        return ()
+
     def count_printed_cells(self) -> int:
         """Return the number of table cells printed in the source that `disagreements` checks against the figures.
 

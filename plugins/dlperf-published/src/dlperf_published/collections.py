@@ -46,6 +46,14 @@ class _Stored(Collection):
         cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
         return (*protocol_deviations(self.figures, self.prescribed), *cells)
 
+    def out_of_memory(self) -> tuple[tuple[str, str], ...]:
+        """Return the footnotes and observations that mention `OOM`, each with its document and line."""
+        return tuple(
+            (cell.text, f"{cell.document}:{cell.line}")
+            for cell in source_data.load_printed_cells(self.name)
+            if cell.table in ("footnotes", "observations") and "OOM" in cell.text
+        )
+
     def count_printed_cells(self) -> int:
         """Return the number of printed cells of all tables, and of printed speedups."""
         return len(disagreements.cells(self.figures))

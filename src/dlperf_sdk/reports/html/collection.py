@@ -17,6 +17,7 @@ from dlperf_sdk.reports.html import (
     framework_pairs,
     intervals,
     leaders,
+    not_measured,
     rates,
     scaling,
     sweeps,
@@ -62,6 +63,7 @@ def page(collection: Collection) -> Page:
         effects.section(distinct, estimates, collection.printed_names),
         *(evolve(section, folded=True) for section in sweeps.sections(merged)),
         _summary(collection),
+        not_measured.section(distinct, collection.out_of_memory()),
         Section(
             DISAGREEMENTS_TITLE,
             (
