@@ -10,7 +10,7 @@ from dlperf_sdk.analysis.case import IMPORTED, MODEL, STEADY_STATE, Case, key
 from dlperf_sdk.analysis.comparison import NOT_STATED, RESERVED_FACTS, Comparison
 from dlperf_sdk.analysis.ranking import Ranking
 from dlperf_sdk.reports.blocks import Cell, Table
-from dlperf_sdk.reports.numbers import format_count, format_ends
+from dlperf_sdk.reports.numbers import format_count, format_estimate
 from dlperf_sdk.reports.wording import format_name, format_value, join_names
 from dlperf_sdk.spec.compiler import COMPILERS
 
@@ -114,7 +114,8 @@ def format_ratio(compared: Comparison) -> str:
     """Format the ratio of two throughputs as `≈1.29×` or, with an interval, `1.29× (1.25 – 1.33)`."""
     if compared.low is None or compared.high is None:
         return f"≈{compared.ratio:.2f}×"
-    return f"{compared.ratio:.2f}× ({' – '.join(format_ends(compared.low, compared.high))})"
+    low, ratio, high = format_estimate(compared.low, compared.ratio, compared.high)
+    return f"{ratio}× ({low} – {high})"
 
 
 def _split(difference: str) -> tuple[str, list[str]]:

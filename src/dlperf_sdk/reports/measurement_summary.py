@@ -71,7 +71,8 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
         Column("batch sizes"),
         Column("largest batch", right=True),
     )
-    return Table(columns, tuple(rows), "What was measured, and by which protocol")
+    table = Table(columns, tuple(rows), "What was measured, and by which protocol")
+    return table.without_empty_columns()
 
 
 def short_version(figure: PublishedFigure) -> str:

@@ -133,6 +133,18 @@ def format_ends(low: float, high: float, decimals: int = 2) -> tuple[str, str]:
     return f"{low:.{decimals}f}", f"{high:.{decimals}f}"
 
 
+def format_estimate(low: float, value: float, high: float) -> tuple[str, str, str]:
+    """Format an estimate between the ends of its interval with two decimals: `1.16`, `1.18`, `1.21`.
+
+    All three have one or two more decimals if the estimate would be equal to an end: `1.159`, `1.177`, `1.183`.
+    """
+    for digits in range(2, 5):
+        texts = f"{low:.{digits}f}", f"{value:.{digits}f}", f"{high:.{digits}f}"
+        if len(set(texts)) == 3:
+            return texts
+    return f"{low:.2f}", f"{value:.2f}", f"{high:.2f}"
+
+
 def duration(seconds: float) -> str:
     """Format a duration in seconds: `< 0.1 s`, `0.9 s`, `12 s`, `3 min 20 s`, `2 h 05 min`."""
     if seconds < 0.05:

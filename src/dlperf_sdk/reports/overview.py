@@ -29,8 +29,8 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
     A cell has two lines. The first has the fastest framework with its throughput; the second has its lead over the
     second framework, as an interval if it has one, with the number of the cell's note. Where one framework was
     measured, the cell has no lead. A note names the reservations, an older release, the frameworks that were measured
-    elsewhere in the row and not there, and faster cases that are not comparable. Rows with a lead come first in their
-    model and precision. The columns are in ascending order of devices.
+    elsewhere in the row and not there, and faster cases that are not comparable. Rows are sorted by model and
+    precision, in the order of the rankings, then by batch size. Columns are sorted by devices.
 
     Args:
         rankings: The rankings, each with a batch size among its facts.
@@ -60,13 +60,7 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
     models, precisions = (list(dict.fromkeys(case_facts[index] for case_facts in rows)) for index in (0, 2))
     ordered = sorted(
         rows.items(),
-        key=lambda row: (
-            models.index(row[0][0]),
-            precisions.index(row[0][2]),
-            all("×" not in cell.text for cell in row[1].values()),
-            int(row[0][1]),
-            row[0][3],
-        ),
+        key=lambda row: (models.index(row[0][0]), precisions.index(row[0][2]), int(row[0][1]), row[0][3]),
     )
     units = ", ".join(sorted({ranking.entries[0].unit for ranking in rankings}))
     table = Table(
@@ -78,7 +72,8 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
             )
             for case_facts, cells in ordered
         ),
-        f"Fastest framework, its throughput ({units}) and its lead, with [note]; without a lead, it is the only one",
+        f"Fastest framework, its throughput ({units}) and its lead with [note], by model, "
+        "precision and batch size; *: no other is comparable",
     )
     return table, Notes(notes, RESERVATIONS)
 
@@ -104,7 +99,7 @@ def _name_only_one(group: Ranking) -> Cell:
     compiler = case.facts.get("compiler")
     names = (case.facts.get(group.factor), *([compiler] if compiler not in (None, COMPILERS.default) else []))
     value = common_scale([case.throughput], "").format_alone(case.throughput)
-    return Cell(" ".join([*map(str, names), value]), "quiet")
+    return Cell(" ".join([*map(str, names), value, "*"]), "quiet")
 
 
 def _summarize(ranking: Ranking, number: int | None) -> Cell:

@@ -254,8 +254,8 @@ QUESTIONS = {
     "best batch size of ResNet-50 for TensorFlow": (
         "Batch sizes: resnet50",
         "tr",
-        "128, 256, 320",
-        "320: 7,115 img/s",
+        r"1n8d\s*tensorflow",
+        "320 (1.24×)",
     ),
     "how often the source contradicts itself": (
         "Source disagreements",

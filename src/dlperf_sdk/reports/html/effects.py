@@ -105,16 +105,17 @@ def section(
     unpaired = [f"{name}: {text}" for name, effect in bare if (text := describe_unpaired(effect, cases))]
     settings = [entry for entry in named if entry[1].factor != "batch_size"]
     batches = [entry for entry in named if entry[1].factor == "batch_size"]
+    hint = " The box below has the ratio of the precisions at these batch sizes." if own_batch_sizes else ""
     items: tuple[Item, ...] = (
         *([tabulate_answers(settings)] if settings else []),
         *(
-            [Paragraph(f"No pair at equal batch size and settings: {'; '.join(unpaired)}.", "quiet")]
+            [Paragraph(f"No pair at equal batch size and settings: {'; '.join(unpaired)}.{hint}", "quiet")]
             if unpaired
             else []
         ),
+        *own_batch_sizes,
         *([tabulate_answers(batches, "Effects of the batch size")] if batches else []),
         *tabulate_by_topology(bare, printed_names),
-        *own_batch_sizes,
         method,
         _plot(named),
         tabulate_pairs(bare),

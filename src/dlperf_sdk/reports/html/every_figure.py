@@ -19,7 +19,7 @@ from dlperf_sdk.reports.wording import describe_strategy, format_name, format_va
 from dlperf_sdk.spec.compiler import COMPILERS
 
 PROTOCOL_CHECK = "protocol check"
-_PAGE_ROWS = 8
+_PAGE_ROWS = 25
 _ALWAYS = ("model", "topology", "batch", "throughput", "source")
 _COLUMNS = (
     *(Column(name, key=True) for name in ("framework", "version", "model", "topology")),

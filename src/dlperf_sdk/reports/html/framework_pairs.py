@@ -45,6 +45,7 @@ def section(
         return Section(TITLE, ())
     old = older_releases(cases)
     pairs.sort(key=lambda entry: _order(entry[0], entry[1], old))
+    listed = sorted(pairs[:_MOST_PAIRS], key=lambda entry: _order_by_case(entry[1].a))
     chosen = _list_chosen(cases)
     settings = {id(ranking): describe_shared_facts(ranking, rankings) for ranking in rankings}
     rows: list[tuple[Cell | str, ...]] = [
@@ -53,12 +54,16 @@ def section(
             *_facts(pair.a),
             ", ".join(filter(None, (settings[id(ranking)], _describe_strategy(pair, chosen, printed_names)))),
             *(_describe(case, pair) for case in (pair.a, pair.b)),
-            Cell(format_ratio(pair), "quiet" if pair.low is None else "plain"),
+            # In lines the interval makes the column no wider.
+            Cell(
+                format_ratio(pair).replace(" (", "\n(").replace("– ", "–\n"),
+                "quiet" if pair.low is None else "plain",
+            ),
             Cell(", ".join(list_reservations(pair, ranking.unstated)), "doubt"),
         )
-        for ranking, pair in pairs[:_MOST_PAIRS]
+        for ranking, pair in listed
     ]
-    variants = list(_variants(cases))
+    variants = sorted(_variants(cases), key=lambda pair: _order_by_case(pair.a))
     rows += map(_variant_row, variants)
     columns = (
         Column("frameworks", key=True),
@@ -76,8 +81,9 @@ def section(
     filters = ("frameworks", "topology", "model", "batch", "precision", "settings")
     lede = (
         f"{_describe_unpaired(cases, [pair for _, pair in pairs])}Search this table for two names, such as "
-        f"{_frameworks(pairs[0][1]).replace(' and ', ' ')}. Pairs of leading cases come first, then pairs of "
-        "newest releases, and pairs of one framework last. A ratio with ≈ has no interval."
+        f"{_frameworks(pairs[0][1]).replace(' and ', ' ')}. Rows are sorted by model, precision, batch size and "
+        "topology, with pairs of leading cases first; pairs of variants of a model are last. A ratio with ≈ has no "
+        "interval."
     )
     return Section(
         TITLE,
@@ -130,6 +136,12 @@ def _order(
     is_of_leaders = all(any(case is entry for entry in ranking.entries) for case in sides)
     older = sum(release(case) in old for case in sides)
     return is_of_one, not is_of_leaders, older, -pair.a.throughput, -pair.b.throughput
+
+
+def _order_by_case(case: Case) -> tuple[str | int, ...]:
+    """Sort key: model, precision, batch size and topology."""
+    names = (str(case.facts.get(name, "")) for name in ("model", "precision"))
+    return (*names, case.batch_size, case.topology.devices, case.topology.nodes)
 
 
 def _facts(case: Case) -> tuple[str, ...]:

@@ -76,7 +76,13 @@ class Sortable:
     filters: tuple[str, ...] = ()
     """Titles of the columns that readers can filter by value."""
     page_rows: int = 50
-    """Number of rows that are shown at a time."""
+    """Number of rows that are shown at a time; a table with at most a quarter more is shown whole."""
+
+    @property
+    def step(self) -> int:
+        """Number of rows of the first page, which is the whole table if that is hardly longer."""
+        count = len(self.table.rows)
+        return count if count <= 1.25 * self.page_rows else self.page_rows
 
 
 @frozen

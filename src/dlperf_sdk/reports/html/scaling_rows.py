@@ -56,15 +56,16 @@ class Row:
     """Efficiency of the same case with a faster loader, as text; empty if no loader is known to be faster."""
 
     @property
-    def order(self) -> tuple[int, float]:
-        """Key by which rows are sorted: most devices first, among these the lowest efficiency first."""
-        return -self.topology.devices, self.efficiency
+    def order(self) -> tuple[str, str, int, float]:
+        """Sort key: model, precision, most devices first, and among these the lowest efficiency first."""
+        return self.model, self.precision, -self.topology.devices, self.efficiency
 
 
 def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]], limits: Mapping[int, str]) -> list[Row]:
     """Return a row for each series with at least two efficiencies.
 
-    Series with most devices come first, among these those with the lowest efficiency.
+    Rows are sorted by model and precision. Among these, series with most devices come first, and of equally many those
+    with the lowest efficiency.
 
     Args:
         workloads: Workloads with their series, from `series_of`.

@@ -70,47 +70,33 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
     """Find the series that are limited by their data loader: `id` of the series → the faster case, as text.
 
-    The loader limits a series if the same case is more than 5 % faster with another loader, at an equal or smaller
-    batch size and perhaps with other loss scaling: neither is a reason to be faster. The series are compared on their
-    largest topology. The text has the efficiency of the fastest such case, if it is known, its loader, and its batch
-    size if that is smaller.
+    The loader limits a series if the same case is more than 5 % faster with another loader, everything else equal. The
+    series are compared on their largest topology. The text has the efficiency of the fastest such case, if it is known,
+    and its loader.
 
     Args:
         curves: All series of the report.
     """
-    varying = {*LOADER_FACTS, "batch_size", "loss_scale"}
     groups: dict[tuple[str, ...], list[Series]] = {}
     for curve in curves:
         case = curve.points[-1].merged.case
-        names = sorted(case.identifying_facts() - varying)
+        names = sorted(case.identifying_facts() - set(LOADER_FACTS))
         facts = (f"{name}={key(case.facts.get(name))}" for name in names)
         groups.setdefault((str(case.topology), *facts), []).append(curve)
     limits = {}
     for members in groups.values():
         for curve in members:
-            faster = [other.points[-1] for other in members if _shows_limit(curve, other)]
-            if faster:
-                best = max(faster, key=lambda point: point.merged.case.throughput)
-                limits[id(curve)] = _describe_faster(best, curve.points[-1].merged.case)
+            best = max(
+                (other.points[-1] for other in members), key=lambda point: point.merged.case.throughput
+            )
+            if curve.points[-1].merged.case.throughput < _STARVED * best.merged.case.throughput:
+                limits[id(curve)] = _describe_faster(best)
     return limits
 
 
-def _shows_limit(curve: Series, other: Series) -> bool:
-    """Return True if another series of the same case shows that the loader of a series limits it."""
-    case, rival = (series.points[-1].merged.case for series in (curve, other))
-    has_other_loader = any(key(case.facts.get(name)) != key(rival.facts.get(name)) for name in LOADER_FACTS)
-    return (
-        has_other_loader
-        and rival.batch_size <= case.batch_size
-        and case.throughput < _STARVED * rival.throughput
-    )
-
-
-def _describe_faster(point: Point, slower: Case) -> str:
-    case, value = point.merged.case, point.efficiency.value
-    loader = _describe_loader(case) or "no stated loader"
-    text = loader if value is None else f"{value:.1%} with {loader}"
-    return text if case.batch_size == slower.batch_size else f"{text}, batch {case.batch_size}"
+def _describe_faster(point: Point) -> str:
+    loader, value = _describe_loader(point.merged.case) or "no stated loader", point.efficiency.value
+    return loader if value is None else f"{value:.1%} with {loader}"
 
 
 def _describe_loader(case: Case) -> str:

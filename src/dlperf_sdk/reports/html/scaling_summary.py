@@ -1,4 +1,4 @@
-"""The lowest and highest efficiencies of each model and precision, and a row per series."""
+"""The lowest and highest efficiency of each model and precision, and a row per series."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from dlperf_sdk.reports.html.page import Folded, Item, Sortable
 from dlperf_sdk.reports.html.scaling_rows import GOOD_EFFICIENCY, Row, rows_of
 from dlperf_sdk.reports.html.scaling_series import Series
 from dlperf_sdk.reports.series import Workload
-from dlperf_sdk.spec.values import TopologySpec
 
 _PAGE_ROWS = 20
 _LIMITED = "with another loader"
@@ -24,8 +23,8 @@ def summary_items(
     """Return a table of the lowest and highest efficiencies of each model and precision, and one of every series.
 
     Both have the steepest drop of the efficiency between two topologies, in percentage points per doubling of the
-    devices. Series with fewer than two efficiencies are left out. A series that its data loader limits is in the
-    second table only, and a paragraph lists these series. The tuple is empty with fewer than two series.
+    devices. Series with fewer than two efficiencies are left out. A series that its data loader limits is not ranked.
+    The tuple is empty with fewer than two series.
 
     Args:
         workloads: Workloads with their series, from `series_of`.
@@ -35,19 +34,10 @@ def summary_items(
     rows = rows_of(workloads, limits)
     if len(rows) < 2:
         return ()
-    limited = "; ".join(
-        f"{row.model} {row.precision}: {row.efficiency:.1%}, {_describe(row)} ({row.limit})"
-        for row in rows
-        if row.limit
-    )
-    rule = (
-        "Not ranked, because the data loader limits them: the same case is more than 5 % faster with another loader, "
-        f"at an equal or smaller batch. {limited}."
-    )
-    ranked = [row for row in rows if not row.limit]
+    rule = "Not ranked: the data loader is the limit. With the loader in parentheses the case is over 5 % faster."
     return (
-        *([_tabulate_extremes(ranked)] if ranked else []),
-        *([Paragraph(rule, "doubt")] if limited else []),
+        _tabulate_extremes(rows),
+        *([Paragraph(rule, "quiet")] if any(row.limit for row in rows) else []),
         _fold_series(rows),
     )
 
@@ -55,8 +45,8 @@ def summary_items(
 def _tabulate_extremes(rows: Sequence[Row]) -> Table:
     """Return the lowest and the highest efficiency of each model and precision, on the largest topology that it has.
 
-    A row has a series with its efficiency on each topology. If another series is the lowest on a single node, it has a
-    row as well.
+    A row has a series with its efficiency on each topology. The rows of series that are not ranked come last in their
+    model and precision.
 
     Args:
         rows: The series in their order.
@@ -72,7 +62,7 @@ def _tabulate_extremes(rows: Sequence[Row]) -> Table:
         (
             *group,
             rank,
-            _describe(row),
+            f"{_describe(row)} ({row.limit})" if row.limit else _describe(row),
             *(_efficiency_cell(row.efficiencies.get(topology)) for topology in topologies),
             _format_drop(row),
             row.throughput,
@@ -90,32 +80,22 @@ def _tabulate_extremes(rows: Sequence[Row]) -> Table:
         Column("throughput", right=True),
     )
     return Table(
-        columns, tuple(cells), "Lowest and highest efficiency of each model and precision; amber: below 90 %"
+        columns,
+        tuple(cells),
+        "Lowest and highest efficiency on the largest topology, by model and precision; amber: below 90 %",
     )
 
 
 def _list_extremes(members: Sequence[Row]) -> Iterator[tuple[str, Row]]:
     """Yield the rank and the series of each row that a model and a precision have in the table."""
-    lowest = members[0]
-    *_, highest = (row for row in members if row.topology.devices == lowest.topology.devices)
-    yield f"{'only series to' if highest is lowest else 'lowest on'} {lowest.topology}", lowest
-    shares = [
-        (topology, share, row)
-        for row in members
-        for topology, share in row.efficiencies.items()
-        if topology.nodes == 1 < topology.devices
-    ]
-    if lowest.topology.nodes > 1 and shares:
-        devices = max(topology.devices for topology, *_ in shares)
-        node, _, row = min((entry for entry in shares if entry[0].devices == devices), key=_share)
-        if row is not lowest:
-            yield f"lowest on {node}", row
-    if highest is not lowest:
-        yield f"highest on {highest.topology}", highest
-
-
-def _share(entry: tuple[TopologySpec, float, Row]) -> float:
-    return entry[1]
+    ranked = [row for row in members if not row.limit]
+    if ranked:
+        lowest = ranked[0]
+        *_, highest = (row for row in ranked if row.topology.devices == lowest.topology.devices)
+        yield f"{'only series to' if highest is lowest else 'lowest on'} {lowest.topology}", lowest
+        if highest is not lowest:
+            yield f"highest on {highest.topology}", highest
+    yield from (("not ranked", row) for row in members if row.limit)
 
 
 def _efficiency_cell(share: float | None) -> Cell:
@@ -170,6 +150,10 @@ def _fold_series(rows: Sequence[Row]) -> Folded:
         )
         for row in rows
     ]
-    table = Table(columns, tuple(cells), "Efficiency of each series at its largest topology")
+    table = Table(
+        columns,
+        tuple(cells),
+        "Efficiency of each series at its largest topology",
+    )
     filters = ("model", "precision", "workload", "topology", _BELOW)
     return Folded("Every series", (Sortable(table.without_empty_columns(), filters, _PAGE_ROWS),))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from dlperf_sdk.reports.blocks import Column, Table, interval_cell
 from dlperf_sdk.reports.html import case_charts
@@ -60,12 +60,19 @@ def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: in
         facets["others"] = alone
     pages = []
     for facet, members in facets.items():
-        ordered = sorted(members, key=lambda value: -value.value)
+        labeled = members if facet == "others" else map(_without_facet, members)
+        ordered = sorted(labeled, key=lambda value: -value.value)
         starts = range(0, len(ordered), MAX_VALUES)
         for number, start in enumerate(starts, 1):
             page = f", {number} of {len(starts)}" if len(starts) > 1 else ""
             pages.append((ordered[start : start + MAX_VALUES], f"{title}, {facet}{page}"))
     return [_plot(members, name, unit, page_title) for members, page_title in pages[:at_most]]
+
+
+def _without_facet(value: Value) -> Value:
+    """Return a value whose label lacks the words of its facet, which are in the title of the plot."""
+    words = [word for word in value.label.split() if word not in value.facet.split()]
+    return evolve(value, label=" ".join(words) or value.label)
 
 
 def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:

@@ -8,12 +8,13 @@ from typing import Any
 
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.reports.blocks import Block, Column, Paragraph, Table, interval_cell
+from dlperf_sdk.reports.blocks import Column, Paragraph, Table, interval_cell
 from dlperf_sdk.reports.html import line_charts
-from dlperf_sdk.reports.html.page import Abreast, Plot, Section
+from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section, Sortable
 from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
-from dlperf_sdk.reports.numbers import Scale, common_scale, format_count, quantity
+from dlperf_sdk.reports.measurement_summary import sort_topologies
+from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
 from dlperf_sdk.results.result import Result
@@ -23,14 +24,15 @@ _TITLE, _OF_BATCH_SIZES = "Sweeps", "Batch sizes"
 """Title of the sections; the second one if only batch sizes are swept."""
 _MOST_MODELS = 4
 """Maximum number of models that have their own section."""
+_PAGE_ROWS = 10
 MEMORY = "peak-device-memory"
 
 
 def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> list[Section]:
     """Return the sections on sweeps: one per model if two to four models have sweeps, else one for all models.
 
-    A section has the best batch sizes and, for each swept size, topology and precision, a plot of throughput and one
-    of memory. If no model has sweeps, there is one section without items.
+    A section has a table of the throughput of each batch size and, for each swept size, topology and precision, a plot
+    of throughput and one of memory. If no model has sweeps, there is one section without items.
 
     Args:
         merged: The cases of the report, with the runs of each case merged.
@@ -66,11 +68,11 @@ def _section(
         for (*case_names, _), group in ordered[:MAX_WORKLOADS]
     ]
     lede = "A curve is one case with different sizes, which are different work: it is no ranking."
-    return Section(title, (*_best_batch_sizes(merged), *choose_workload(parts, len(ordered))), lede)
+    return Section(title, (*_batch_sizes(merged), *choose_workload(parts, len(ordered))), lede)
 
 
-def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:
-    """Return the batch sizes of the highest throughput by topology, and the cases that have one batch size only."""
+def _batch_sizes(merged: Sequence[Merged]) -> list[Item]:
+    """Return the cases that have one batch size only, and the throughput of each batch size by topology and case."""
     names = labels([run.case for run in merged], ("topology", "batch_size"))
     runs: dict[str, dict[TopologySpec, list[Case]]] = {}
     for name, run in zip(names, merged, strict=True):
@@ -79,33 +81,26 @@ def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:
         name: sorted({case.batch_size for cases in places.values() for case in cases})
         for name, places in runs.items()
     }
-    swept = sorted(
-        (name for name in runs if len(sizes[name]) > 1), key=lambda name: (-len(sizes[name]), name)
-    )
+    swept = sorted(name for name in runs if len(sizes[name]) > 1)
     if not swept:
         return []
-    topologies = sorted(
-        {topology for name in swept for topology in runs[name]},
-        key=lambda topology: (topology.devices, topology.nodes),
-    )
-    columns = (
-        Column("case", key=True),
-        Column("batch sizes"),
-        *(Column(str(topology)) for topology in topologies),
-    )
-    rows = tuple(
-        (
-            name,
-            ", ".join(map(str, sizes[name])),
-            *(_best(runs[name].get(topology, ())) for topology in topologies),
-        )
+    topologies = sort_topologies(topology for name in swept for topology in runs[name])
+    batches = sorted({size for name in swept for size in sizes[name]})
+    rows = [
+        (str(topology), name, *_throughputs(runs[name][topology], batches))
+        for topology in topologies
         for name in swept
+        if topology in runs[name]
+    ]
+    columns = (
+        Column("topology", key=True),
+        Column("case", key=True),
+        *(Column(f"batch {size}", right=True) for size in batches),
+        Column("best"),
     )
-    models = ", ".join(dict.fromkeys(str(run.case.facts.get("model", "")) for run in merged))
-    title = (
-        f"Best batch sizes of {models} (within 1 %), their throughput, and its ratio to that of the smallest"
-    )
-    blocks: list[Block] = [Table(columns, rows, title)]
+    units = ", ".join(dict.fromkeys(run.case.unit for run in merged))
+    title = f"Throughput ({units}) by batch size; best: within 1 %, with its ratio to the smallest"
+    table = Sortable(Table(columns, tuple(rows), title), ("topology", "case"), _PAGE_ROWS)
     single: dict[str, set[int]] = {}
     for name, places in runs.items():
         if len(sizes[name]) == 1:
@@ -113,22 +108,26 @@ def _best_batch_sizes(merged: Sequence[Merged]) -> list[Block]:
             single.setdefault(f"{facts.get('framework')} {facts.get('precision')}", set()).update(sizes[name])
     if single:
         listed = [f"{name} ({', '.join(map(str, sorted(batches)))})" for name, batches in single.items()]
-        blocks.append(Paragraph(f"Cases of one batch size only: {', '.join(listed)}.", "quiet"))
-    return blocks
+        return [Paragraph(f"Cases of one batch size only: {', '.join(listed)}.", "quiet"), table]
+    return [table]
+
+
+def _throughputs(cases: Sequence[Case], batches: Sequence[int]) -> list[str]:
+    """Return the throughput of a case with each batch size, and the best batch sizes with their ratio."""
+    scale = common_scale([case.throughput for case in cases], "")
+    ordered = sorted(cases, key=lambda case: case.throughput)
+    by_size = {case.batch_size: scale.format_alone(case.throughput) for case in ordered}
+    return [*(by_size.get(size, "") for size in batches), _best(cases)]
 
 
 def _best(cases: Sequence[Case]) -> str:
-    """Return the best batch sizes of a case, with their throughput and its ratio to that of the smallest."""
-    if not cases:
-        return ""
+    """Return the best batch sizes of a case, with the ratio of their throughput to that of the smallest."""
     ordered = sorted(cases, key=lambda case: case.batch_size)
     top = max(ordered, key=lambda case: case.throughput)
     best = dict.fromkeys(str(case.batch_size) for case in ordered if case.throughput >= 0.99 * top.throughput)
-    text = f"{', '.join(best)}: {quantity(top.throughput, top.unit)}"
-    smallest = ordered[0]
     if len({case.batch_size for case in cases}) == 1:
-        return f"{text} (only one)"
-    return f"{text} ({top.throughput / smallest.throughput:.2f}×)"
+        return "only one"
+    return f"{', '.join(best)} ({top.throughput / ordered[0].throughput:.2f}×)"
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:

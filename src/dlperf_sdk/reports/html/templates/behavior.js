@@ -143,8 +143,10 @@
       const to = state.all ? state.found.length : Math.min(state.from + step, state.found.length);
       const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
         const [said, tone, link] = cells[at][cell];
-        const content = link ? make("a", { href: link, textContent: said }) : said;
-        const cellElement = make("td", { className: `${tone} ${kinds[at]}` }, content);
+        const parts = tone.endsWith("long") ? said.split(/(?<=\/)/) : [said];
+        // A path is broken behind its slashes.
+        const content = link ? [make("a", { href: link, textContent: said })] : parts.flatMap((part) => [part, make("wbr")]);
+        const cellElement = make("td", { className: `${tone} ${kinds[at]}` }, ...content);
         if (stacked) cellElement.dataset.label = labels[at];
         return cellElement;
       })));
@@ -224,7 +226,7 @@
         find();
         // The plots of what was filtered are shown, where the section has them.
         for (const choice of box.closest("section").querySelectorAll(".choice > label > select")) {
-          const option = select.value && [...choice.options].find((each) => each.textContent.startsWith(select.value));
+          const option = select.value && [...choice.options].find((each) => each.textContent.split(", ").includes(select.value) || each.textContent.startsWith(select.value));
           if (option) { choice.value = option.value; choice.dispatchEvent(new Event("change")); }
         }
       });
@@ -278,11 +280,15 @@
     for (const row of rows) row.label = wrap(row.label);
     for (const layer of spec.layer) {
       const y = layer.encoding && layer.encoding.y;
-      if (y && y.field === "label" && Array.isArray(y.sort)) y.sort = y.sort.map(wrap);
+      if (!y || y.field !== "label") continue;
+      if (Array.isArray(y.sort)) y.sort = y.sort.map(wrap);
+      // Vega puts the first line beside the mark: the lines are centered there.
+      const condition = Array.from({ length: most }, (_, at) => ({ test: `length(split(datum.label, "\\n")) === ${at + 1}`, value: -7 * at }));
+      y.axis = { ...y.axis, labelOffset: { condition, value: 0 } };
     }
     spec.config.lineBreak = "\n";
     const labels = new Set(rows.map((row) => row.label)).size;
-    if (most > 1) spec.height = Math.max(spec.height, labels * (most * 13 + 8));
+    if (most > 1) spec.height = Math.max(spec.height, labels * (most * 15 + 10));
   };
 
   const draw = async (figure) => {
@@ -290,7 +296,7 @@
     const spec = JSON.parse(figure.querySelector("script").textContent);
     const width = drawing.clientWidth;
     const narrow = width < 560;
-    const limit = Math.max(100, Math.round(width * (narrow ? 0.42 : 0.36)));
+    const limit = Math.max(100, Math.round(width * (narrow ? 0.54 : 0.36)));
     spec.config.axisY = { ...spec.config.axisY, labelLimit: limit };
     // A letter takes seven pixels.
     wrapLabels(spec, Math.floor(limit / 7));
