@@ -61,7 +61,7 @@ def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | Non
     columns = (
         Column("framework", key=True),
         Column("version", key=True),
-        Column("implementation", key=True),
+        Column("implementation", whole=True, key=True),
         Column("model", key=True),
         Column("precision", key=True),
         Column("figures", right=True),

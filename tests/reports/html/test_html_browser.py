@@ -254,8 +254,8 @@ QUESTIONS = {
     "best batch size of ResNet-50 for TensorFlow": (
         "Batch sizes: resnet50",
         "tr",
-        r"1n8d\s*tensorflow",
-        "320 (1.24×)",
+        r"1n1d\W*tensorflow",
+        "256 (1.15×)",
     ),
     "how often the source contradicts itself": (
         "Source disagreements",
@@ -276,8 +276,8 @@ OF_OTHERS = {
         "the same with another strategy": (
             "Framework pairs",
             "tr",
-            r"parameter_server\s*tensorpack",
-            "≈1.03×",
+            r"replicated \(all_reduce\)\s*tensorpack",
+            "≈1.01×",
         ),
         "replicated against parameter_server": (
             "Effects",

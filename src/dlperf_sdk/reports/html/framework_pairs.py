@@ -19,7 +19,7 @@ from dlperf_sdk.reports.wording import describe_strategy
 from dlperf_sdk.spec.compiler import COMPILERS
 
 TITLE = "Framework pairs"
-_PAGE_ROWS = 15
+_PAGE_ROWS = 12
 _MOST_PAIRS = 2000
 """Maximum number of pairs that are listed."""
 
@@ -81,9 +81,8 @@ def section(
     filters = ("frameworks", "topology", "model", "batch", "precision", "settings")
     lede = (
         f"{_describe_unpaired(cases, [pair for _, pair in pairs])}Search this table for two names, such as "
-        f"{_frameworks(pairs[0][1]).replace(' and ', ' ')}. Rows are sorted by model, precision, batch size and "
-        "topology, with pairs of leading cases first; pairs of variants of a model are last. A ratio with ≈ has no "
-        "interval."
+        f"{_frameworks(pairs[0][1]).replace(' and ', ' ')}. Sorted by model, precision, batch size "
+        "and topology, variants of a model last. A ratio with ≈ has no interval."
     )
     return Section(
         TITLE,

@@ -94,7 +94,7 @@ def _batch_sizes(merged: Sequence[Merged]) -> list[Item]:
     ]
     columns = (
         Column("topology", key=True),
-        Column("case", key=True),
+        Column("case", whole=True, key=True),
         *(Column(f"batch {size}", right=True) for size in batches),
         Column("best"),
     )

@@ -143,9 +143,9 @@
       const to = state.all ? state.found.length : Math.min(state.from + step, state.found.length);
       const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
         const [said, tone, link] = cells[at][cell];
-        const parts = tone.endsWith("long") ? said.split(/(?<=\/)/) : [said];
-        // A path is broken behind its slashes.
-        const content = link ? [make("a", { href: link, textContent: said })] : parts.flatMap((part) => [part, make("wbr")]);
+        const parts = tone.endsWith("long") ? said.split(/(?<=[/_])/) : [said];
+        // A path is broken behind slashes and underscores.
+        const content = link ? [make("a", { href: link, textContent: said })] : parts.flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
         const cellElement = make("td", { className: `${tone} ${kinds[at]}` }, ...content);
         if (stacked) cellElement.dataset.label = labels[at];
         return cellElement;
