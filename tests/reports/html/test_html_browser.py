@@ -563,6 +563,15 @@ def test_cells_of_the_overview_have_two_lines(opened):
     assert len(heights) > 50 and max(heights) == 2
 
 
+def test_the_batch_sizes_of_the_chosen_topology_are_plotted(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
+    page.locator("nav a", has_text="Batch sizes: bert-base").click()
+    part = page.locator("section", has=page.locator("h2", has_text="Batch sizes: bert-base"))
+    part.get_by_label("topology").select_option("1n8d")
+    part.get_by_role("heading", name="Batch size: bert-base, 1n8d, fp32: throughput").wait_for()
+    assert {row.split()[0] for row in part.locator(".sortable tbody tr").all_inner_texts()} == {"1n8d"}
+
+
 def test_a_tile_leads_to_its_reservations(opened):
     page = opened("dlperf-v1.0", viewport={"width": 390, "height": 844}, is_mobile=True)
     page.locator(".tile a", has_text="with reservations").first.click()
