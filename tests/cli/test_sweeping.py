@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from cli_fixtures import dlperf, isolated_directory  # noqa: F401 - fixtures
+from PIL import Image
 
 from dlperf_sdk.reports.html import render
 
@@ -53,7 +53,7 @@ def test_options_have_several_values_unless_they_are_text(dlperf):
         ("images:a,images:b", ["images:a", "images:b"]),
     ],
 )
-def test_data_sources_are_swept_and_commas_in_folders_are_kept(dlperf, isolated_directory, text, sources):  # noqa: F811
+def test_data_sources_are_swept_and_commas_in_folders_are_kept(dlperf, isolated_directory, text, sources):
     for name in ("a", "b", "a,b"):
         (Path(name) / "class").mkdir(parents=True)
         Image.new("RGB", (8, 8)).save(Path(name) / "class" / "1.jpg")
