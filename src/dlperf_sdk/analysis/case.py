@@ -72,7 +72,7 @@ class Case:
     """One measurement, from a result or a published figure.
 
     Raises:
-        AnalysisError: the throughput, or that of a repeat, is not a number from `MIN_THROUGHPUT` to
+        AnalysisError: The throughput, or that of a repeat, is not a number from `MIN_THROUGHPUT` to
             `MAX_THROUGHPUT`.
     """
 
@@ -137,7 +137,7 @@ class Case:
         """Return the case of a result or a published figure. A case is returned unchanged.
 
         Raises:
-            AnalysisError: the source is a result without a throughput, with a failed integrity verdict, or with
+            AnalysisError: The source is a result without a throughput, with a failed integrity verdict, or with
                 an unresolved maximum batch size; or its throughput is outside the accepted bounds.
         """
         if isinstance(source, Case):
@@ -151,7 +151,7 @@ def cases(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Case, ...
     """Return the cases of results, published figures and cases, in order.
 
     Raises:
-        AnalysisError: a source has no valid throughput: a result has none, has a failed integrity verdict, or has
+        AnalysisError: A source has no valid throughput: a result has none, has a failed integrity verdict, or has
             an unresolved maximum batch size; or a throughput is outside the accepted bounds.
     """
     return tuple(map(Case.from_source, sources))
@@ -183,7 +183,7 @@ def require_fact(name: str, group: Iterable[Case]) -> str:
         group: The cases.
 
     Raises:
-        UnknownName: no case states such a fact.
+        UnknownName: No case states such a fact.
     """
     names = {fact_name for case in group for fact_name in case.facts}
     if name not in names:

@@ -74,9 +74,9 @@ def compare(
         The ratio of `a` to `b`, its test if both have repeats, and the differences between them.
 
     Raises:
-        NotComparable: the measurements differ in a fact in which they must agree, and `footnoted` is False.
+        NotComparable: The measurements differ in a fact in which they must agree, and `footnoted` is False.
         UnknownName: `factors` names a fact that neither side has.
-        AnalysisError: a side has no valid throughput.
+        AnalysisError: A side has no valid throughput.
     """
     first, second = Case.from_source(a), Case.from_source(b)
     for name in factors:

@@ -38,7 +38,7 @@ class Price:
     """Price of an hour of a device, or of a node with all of its devices.
 
     Raises:
-        AnalysisError: both prices or neither are given, a price is not a number above 0, or the currency is not
+        AnalysisError: Both prices or neither are given, a price is not a number above 0, or the currency is not
             three capital letters.
     """
 
@@ -113,7 +113,7 @@ def cost(
         currency: Currency of `per_kwh`, as three capital letters; None: that of `price`, else USD.
 
     Raises:
-        AnalysisError: the source has no valid throughput; its measured energy is negative, not finite or not in
+        AnalysisError: The source has no valid throughput; its measured energy is negative, not finite or not in
             joules; an argument is not above 0; the currency is not three capital letters; or two different
             currencies are given.
     """

@@ -139,8 +139,8 @@ def effect(
         The effect, with its pairs, in the order of the cases, and with its interval and test over the units.
 
     Raises:
-        UnknownName: no case has a fact named `factor`.
-        AnalysisError: a source has no valid throughput, the levels are not two values of the factor, there is no
+        UnknownName: No case has a fact named `factor`.
+        AnalysisError: A source has no valid throughput, the levels are not two values of the factor, there is no
             pair, several cases are the same side of a pair, or the throughputs have different units.
     """
     all_cases = cases(sources)

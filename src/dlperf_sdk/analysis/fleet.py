@@ -230,7 +230,7 @@ def _newest_by_node(results: Iterable[Result]) -> dict[str, Result]:
     """Return the newest result of each node.
 
     Raises:
-        AnalysisError: a result has several nodes, no name of its node, or another case than the others.
+        AnalysisError: A result has several nodes, no name of its node, or another case than the others.
     """
     newest: dict[str, Result] = {}
     for result in results:

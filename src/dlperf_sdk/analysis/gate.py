@@ -78,7 +78,7 @@ def gate(
 
     Raises:
         AnalysisError: `level` or `minimum_effect` is out of range, or a side has no results.
-        UnknownName: a name in `expect_missing` matches no case.
+        UnknownName: A name in `expect_missing` matches no case.
     """
     _check_limits(minimum_effect, level)
     before, after = _newest_first(baseline), _newest_first(candidate)
@@ -122,7 +122,7 @@ def gate_interleaved(
 
     Raises:
         AnalysisError: `level` or `minimum_effect` is out of range, or there are no pairs.
-        UnknownName: a name in `expect_missing` matches no case.
+        UnknownName: A name in `expect_missing` matches no case.
     """
     _check_limits(minimum_effect, level)
     matched = {str(number): _match_pairs(*pair) for number, pair in enumerate(pairs)}

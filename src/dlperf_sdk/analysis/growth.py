@@ -78,7 +78,7 @@ def learn(examples: tuple[Example, ...]) -> Growth:
         The model, with the errors that its intervals need; the same object for equal examples.
 
     Raises:
-        AnalysisError: there are fewer than `MIN_EXAMPLES` examples.
+        AnalysisError: There are fewer than `MIN_EXAMPLES` examples.
     """
     if len(examples) < MIN_EXAMPLES:
         raise AnalysisError(

@@ -149,10 +149,10 @@ def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
         The histories; empty if the store has no results and `order` is no label.
 
     Raises:
-        StoreError: the store cannot be read.
-        UsageError: the store takes too long to answer.
+        StoreError: The store cannot be read.
+        UsageError: The store takes too long to answer.
         UnknownName: `order` is neither `time` nor one of `VERSIONS`, and no run has such a label.
-        KeyboardInterrupt: a signal ended the query.
+        KeyboardInterrupt: A signal ended the query.
     """
     answer = store.query("SELECT * FROM results")
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

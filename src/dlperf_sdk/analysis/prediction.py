@@ -105,10 +105,10 @@ def predict(
         forecast.
 
     Raises:
-        AnalysisError: the sources belong to several series, have too few topologies, or have a topology twice; the
+        AnalysisError: The sources belong to several series, have too few topologies, or have a topology twice; the
             topology is not larger than those of the sources; a source has no valid throughput; or the reference has
             too few series.
-        SpecError: the text of the topology is malformed.
+        SpecError: The text of the topology is malformed.
     """
     target_topology, series = TopologySpec.parse(topology), require_one_series(cases(sources))
     by_units = cases_by_units(series, target_topology)

@@ -53,7 +53,7 @@ class Ranking:
         It is made even if the two differ in a fact such as the estimator or the layout, which its `reasons` then name.
 
         Raises:
-            IndexError: there is only one entry.
+            IndexError: There is only one entry.
         """
         return compare(self.entries[0], self.entries[1], footnoted=True)
 
@@ -69,7 +69,7 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
         sources: The results, published figures or cases, in any order.
 
     Raises:
-        AnalysisError: a source has no valid throughput.
+        AnalysisError: A source has no valid throughput.
     """
     return tuple(ranking for ranking in _group(sources) if len(ranking.entries) > 1)
 
@@ -85,7 +85,7 @@ def unrivaled(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Ranki
         sources: The results, published figures or cases, in any order.
 
     Raises:
-        AnalysisError: a source has no valid throughput.
+        AnalysisError: A source has no valid throughput.
     """
     return tuple(ranking for ranking in _group(sources) if len(ranking.entries) == 1)
 

@@ -62,8 +62,8 @@ def speedup(
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
-        AnalysisError: a source has no valid throughput.
-        SpecError: the text of the baseline's topology is malformed.
+        AnalysisError: A source has no valid throughput.
+        SpecError: The text of the baseline's topology is malformed.
     """
     if scaling not in _FIXED:
         raise UnknownName("kind of scaling", scaling, _FIXED)
@@ -113,8 +113,8 @@ def efficiency(
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
-        AnalysisError: a source has no valid throughput.
-        SpecError: the text of the baseline's topology is malformed.
+        AnalysisError: A source has no valid throughput.
+        SpecError: The text of the baseline's topology is malformed.
     """
     scaled = speedup(case, candidates, scaling=scaling, baseline=baseline)
     if scaled.baseline is None or scaled.value is None:

@@ -51,7 +51,7 @@ def require_one_series(all_cases: Sequence[Case]) -> dict[TopologySpec, Case]:
         all_cases: The cases, in any order.
 
     Raises:
-        AnalysisError: there is no case, the cases form several series, or two cases have the same topology.
+        AnalysisError: There is no case, the cases form several series, or two cases have the same topology.
     """
     if not all_cases:
         raise AnalysisError("There is nothing to predict from.")

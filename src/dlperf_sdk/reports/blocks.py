@@ -103,7 +103,7 @@ class Table:
         """Return a table with only the columns at these indexes, in the order of the indexes.
 
         Raises:
-            IndexError: there is no such column.
+            IndexError: There is no such column.
         """
         columns = tuple(self.columns[index] for index in indexes)
         return evolve(self, columns=columns, rows=[[row[index] for index in indexes] for row in self.rows])

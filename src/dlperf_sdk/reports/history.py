@@ -174,8 +174,12 @@ def describe_order(history: History) -> str:
 def levels_table(history: History) -> Table:
     """Return a table with a row per level of a history, in order.
 
-    A row has the position of the level's first and last run, the number of runs, the throughput, the change at the
-    start of the level, and what differs there. The history must have at least one valid run, and so one level.
+    A row has the position of the level's first and last run (by time, version or label, as the history is ordered), the
+    number of runs, the level's throughput in the unit of the history, its change in percent from the previous level,
+    and the versions and labels that differ between the two levels.
+
+    Raises:
+        ValueError: The history has no level, because it has no valid run.
     """
     scale = common_scale([level.throughput for level in history.levels], history.unit)
     columns = (

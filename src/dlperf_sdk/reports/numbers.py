@@ -109,7 +109,7 @@ def common_scale(values: Sequence[float], unit: str) -> Scale:
         unit: The unit without a prefix: `s`, `B`, `img/s`, ….
 
     Raises:
-        ValueError: there is no value.
+        ValueError: There is no value.
     """
     largest = scale(max(values, key=abs), unit)
     needed = max(significant_decimals(abs(value) / largest.divisor) for value in values)

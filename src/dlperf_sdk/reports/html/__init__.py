@@ -33,8 +33,8 @@ def report_on_results(
         reference: Published series from which larger topologies are predicted; empty: no prediction.
 
     Raises:
-        StoreError: there is no result.
-        UsageError: the extra `report` is not installed.
+        StoreError: There is no result.
+        UsageError: The extra `report` is not installed.
     """
     from dlperf_sdk.reports.html import measured, render
 
@@ -53,7 +53,7 @@ def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, referenc
         reference: Published cases from which the growth is learned; without any, nothing is predicted.
 
     Raises:
-        UsageError: the extra `report` is not installed.
+        UsageError: The extra `report` is not installed.
     """
     from dlperf_sdk.reports.html import measured, render
 
@@ -65,7 +65,7 @@ def report_on_collection(published: Collection) -> str:
     """Return the report on a collection of published figures, at least one, as an HTML document.
 
     Raises:
-        UsageError: the extra `report` is not installed.
+        UsageError: The extra `report` is not installed.
     """
     from dlperf_sdk.reports.html import collection, render
 
@@ -77,7 +77,7 @@ def report_on_history(case_history: History) -> str:
     """Return the history of a case, which must have at least one run, as one HTML document.
 
     Raises:
-        UsageError: the extra `report` is not installed.
+        UsageError: The extra `report` is not installed.
     """
     from dlperf_sdk.reports.html import history, render
 
@@ -89,7 +89,7 @@ def report_on_fleet(nodes: Fleet) -> str:
     """Return the health of a fleet's nodes as one HTML document.
 
     Raises:
-        UsageError: the extra `report` is not installed.
+        UsageError: The extra `report` is not installed.
     """
     from dlperf_sdk.reports.html import fleet, render
 
@@ -114,7 +114,7 @@ def blocks_of_results(
         reference: Published series from which larger topologies are predicted; empty: no prediction.
 
     Raises:
-        StoreError: there is no result.
+        StoreError: There is no result.
     """
     from dlperf_sdk.reports.html import as_blocks, measured
 

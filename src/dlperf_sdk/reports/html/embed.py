@@ -38,7 +38,7 @@ def to_json(value: Any) -> str:
     """Return a value as ASCII JSON for a `<script type="application/json">`, with `<`, `>`, `&` and `'` escaped.
 
     Raises:
-        ValueError: a number is not finite.
+        ValueError: A number is not finite.
         TypeError: JSON cannot represent the value.
     """
     return json.dumps(value, allow_nan=False, separators=(",", ":")).translate(_ESCAPES)

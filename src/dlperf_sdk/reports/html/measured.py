@@ -58,7 +58,7 @@ def page(
         reference: Published series from which larger topologies are predicted; empty: no prediction.
 
     Raises:
-        StoreError: there is no result.
+        StoreError: There is no result.
     """
     if not results:
         raise StoreError("There is no result to report on.")

@@ -63,7 +63,7 @@ class Plot:
         """The Vega-Lite specification; each access builds it again.
 
         Raises:
-            ModuleNotFoundError: the extra `report` is not installed.
+            ModuleNotFoundError: The extra `report` is not installed.
         """
         return self.draw()
 

@@ -42,8 +42,8 @@ def document(page: Page, plot_library: str = "") -> str:
             this file, and nothing else. By default the script is in the page, which makes no requests.
 
     Raises:
-        ModuleNotFoundError: the extra `report` is not installed; `require` explains that.
-        ValueError: a number of a plot is not finite.
+        ModuleNotFoundError: The extra `report` is not installed; `require` explains that.
+        ValueError: A number of a plot is not finite.
     """
     from markupsafe import Markup
 
@@ -101,7 +101,7 @@ def require() -> None:
     """Check that the packages that the HTML report needs are installed.
 
     Raises:
-        UsageError: the extra `report` is not installed.
+        UsageError: The extra `report` is not installed.
     """
     for name in _NEEDED:
         if find_spec(name) is None:
@@ -151,7 +151,7 @@ def plot_script() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script that is safe inside `<script>`.
 
     Raises:
-        ModuleNotFoundError: the extra `report` is not installed.
+        ModuleNotFoundError: The extra `report` is not installed.
     """
     import vl_convert
 

@@ -17,10 +17,11 @@ _MOST_LOCKS = 8
 
 
 def section(results: Sequence[Result]) -> Section:
-    """Return the section on environments, machines, facts of the workers and package versions.
+    """Return the section on environments, machines, package versions, and what workers report about themselves.
 
-    Tables list the distinct environments, machines and facts, each with the number of results that have it. The
-    section has no items if the results state none of these.
+    Tables list the distinct environments, machines and reports of workers, such as their thread counts, each with the
+    number of results that have it. A folded table per environment lists its packages. The section has no items if the
+    results state none of these.
     """
     environments: Counter[tuple[str, ...]] = Counter()
     machines: Counter[str] = Counter()

@@ -57,9 +57,9 @@ def write_site(
         redact: Function that replaces what must not be published in a result; None leaves results as they are.
 
     Raises:
-        UsageError: the directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
+        UsageError: The directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
             is not installed.
-        StoreError: there are no results, the store cannot be read, or the directory cannot be written.
+        StoreError: There are no results, the store cannot be read, or the directory cannot be written.
     """
     render.require()
     histories = load_histories(store)
