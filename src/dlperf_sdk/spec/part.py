@@ -60,7 +60,10 @@ PARTS = Table(
         ),
         Part(
             name="input",
-            step="waits until the next batch of the data source is on the device, and does not train on it",
+            step=(
+                "waits until the next batch of the data source is ready (on the device, unless the framework copies it "
+                "in the training step), and does not train on it"
+            ),
             reads_input=True,
             exchanges_gradients=False,
             trains=False,
