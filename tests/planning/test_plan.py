@@ -427,3 +427,12 @@ def test_the_framework_is_never_imported(monkeypatch):
     assert issubclass(NumPy, Framework)
     monkeypatch.setitem(__import__("sys").modules, "dlperf_numpy.worker", None)
     assert plan().runtime == "dlperf_numpy.worker:Runtime"
+
+
+def test_a_strategy_without_effect_needs_no_packages():
+    """On one device, and where replicas train alone, Horovod is not built."""
+    registry = Registry()
+    fields = {"framework": "torch", "model": "resnet50", "strategy": "horovod", "device": "cpu"}
+    one, two = (make_plan(RunSpec(**fields, topology=shape), registry) for shape in ("1n1d", "1n2d"))
+    assert not one.environment.source_builds
+    assert two.environment.source_builds

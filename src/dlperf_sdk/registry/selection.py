@@ -23,6 +23,7 @@ from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.run_spec import RunSpec
+from dlperf_sdk.spec.strategy import STRATEGIES
 
 
 @frozen(kw_only=True)
@@ -85,7 +86,9 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         check_part(spec, framework)
         check_data_source(spec.data.source, model, description.data_sources)
         check_combination(spec, device, framework, framework_options)
-        environment = framework.environment(device, spec.strategy, spec.model).including(
+        # Where nothing is synchronized, the strategy has no effect, so its packages are not needed.
+        strategy = spec.strategy if spec.syncs_gradients else STRATEGIES.default
+        environment = framework.environment(device, strategy, spec.model).including(
             DATA_SOURCES[spec.data.source].requirements
         )
     with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
