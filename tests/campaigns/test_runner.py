@@ -132,6 +132,16 @@ def test_estimate_follows_finished_attempts():
     )
     assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(7 * 3.0)
     assert estimate.remaining_seconds(progress.values(), Settings(cooldown=2.0)) == pytest.approx(7 * 5.0)
+    again = {
+        "event": "attempt-ended",
+        "attempt": 2,
+        "status": "ok",
+        "throughput": 1.0,
+        "seconds": 3.0,
+        "time": "",
+    }
+    progress[cases[0].id].apply(again)
+    assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(6 * 3.0)
     progress[cases[0].id].apply({"event": "concluded", "status": "ok"})
     assert estimate.remaining_seconds(progress.values(), Settings()) == pytest.approx(6 * 3.0)
     assert estimate.remaining_seconds([CaseProgress(cases[0], status="timeout")], Settings()) == 0

@@ -80,11 +80,13 @@ def total_seconds(cases: Iterable[CampaignCase], known: Iterable[CaseProgress], 
 
 
 def _remaining_repeats(progress: CaseProgress) -> int:
-    """Return the number of repeats that a case still needs by its protocol, at least 1.
+    """Return the number of repeats that a case still needs by its protocol.
 
-    For an adaptive protocol only the first repeats are counted.
+    For an adaptive protocol only the first repeats are counted, and then one until the largest number is reached.
     """
-    return max(1, progress.case.spec.resolved_protocol().repeats - progress.finished)
+    protocol = progress.case.spec.resolved_protocol()
+    least = 1 if progress.finished < protocol.max_repeats else 0
+    return max(least, protocol.repeats - progress.finished)
 
 
 def _seconds_per_repeat(progress: CaseProgress, known: Mapping[tuple[str, ...], float]) -> float:
