@@ -119,7 +119,9 @@ class DataSpec:
             return text
         source, colon, path = text.partition(":") if isinstance(text, str) else ("", "", "")
         if colon and not path and source in DATA_SOURCES:
-            raise SpecError(f"data is {format_value(text)}, without a folder; write '{DATA_SOURCES[source].usage}'.")
+            raise SpecError(
+                f"data is {format_value(text)}, without a folder; write '{DATA_SOURCES[source].usage}'."
+            )
         if not NAME.fullmatch(source) or (colon and not path) or "\0" in path:
             raise SpecError(
                 f"data is {format_value(text)}; write "
