@@ -55,7 +55,7 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
         Column("batch", right=True, key=True),
         Column("precision", whole=True, key=True),
         *([Column("settings", key=True)] if has_facts else []),
-        *(Column(str(topology)) for topology in topologies),
+        *(Column(str(topology), whole=True) for topology in topologies),
     )
     models, precisions = (list(dict.fromkeys(case_facts[index] for case_facts in rows)) for index in (0, 2))
     ordered = sorted(

@@ -563,6 +563,13 @@ def test_cells_of_the_overview_have_two_lines(opened):
     assert len(heights) > 50 and max(heights) == 2
 
 
+def test_the_overview_fits_a_narrow_desktop(opened):
+    page = opened("dlperf-v1.0", viewport={"width": 1280, "height": 900})
+    table = page.locator("table").filter(has=page.locator("caption", has_text="Fastest framework, its"))
+    right = table.locator("thead th", has_text="4n8d").evaluate("cell => cell.getBoundingClientRect().right")
+    assert right <= 1280
+
+
 def test_the_batch_sizes_of_the_chosen_topology_are_plotted(opened):
     page = opened("dlperf-v1.0", viewport={"width": 1400, "height": 900})
     page.locator("nav a", has_text="Batch sizes: bert-base").click()
