@@ -46,6 +46,16 @@ def test_a_larger_topology_is_predicted(store, tmp_path, capfd):
     assert "Prediction for 4n8d" in page and "forecast_low" in page and "4n8d (predicted" in page
 
 
+def test_a_report_on_results_of_a_launcher_has_a_prediction(tmp_path):
+    runs = ResultStore(tmp_path / "runs")
+    for number, (topology, rate) in enumerate((("1n8d@ssh", 3000), ("2n8d@slurm", 5800))):
+        result = measured(topology, rate)
+        runs.open_run(f"run-{number}").write_result(attrs.evolve(result, id=f"run-{number}"))
+    page = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "runs"), "--output", str(page)]) == 0
+    assert "4n8d (predicted" in page.read_text()
+
+
 def test_the_prediction_as_json(store, tmp_path, capfd):
     plot = str(tmp_path / "plot.html")
     assert main(["predict", str(store), "--to", "16n8d", "--json", "--plot", plot]) == 5

@@ -81,13 +81,14 @@ def forecasts(
             prediction = predict(cases, target, reference=reference)
         except AnalysisError:
             continue
-        last = next(case for case in cases if _size(case) == prediction.measured)
+        largest = _without_launcher(prediction.measured)
+        last = next(case for case in cases if _without_launcher(case.topology) == largest)
         predicted.append(Forecast(curve.name, last, prediction))
     return predicted
 
 
-def _size(case: Case) -> TopologySpec:
-    return TopologySpec(case.topology.nodes, case.topology.devices_per_node)
+def _without_launcher(topology: TopologySpec) -> TopologySpec:
+    return TopologySpec(topology.nodes, topology.devices_per_node)
 
 
 def _next_larger(cases: Sequence[Case]) -> TopologySpec:
