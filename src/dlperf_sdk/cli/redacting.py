@@ -49,6 +49,17 @@ def redact_local(result: Result) -> Result:
     return redact_result(result, (platform.node(),), _users())
 
 
+def make_local_redactor(results: Iterable[Result]) -> Callable[[str], str]:
+    """Return a function that redacts texts about results, including this machine's and the current user's name.
+
+    Args:
+        results: The results. Their records are not read.
+    """
+    from dlperf_sdk.results.redact import make_redactor_of
+
+    return make_redactor_of(results, (platform.node(),), _users())
+
+
 def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Redact the results and error messages of a lookup in place; return a function that redacts further messages.
 

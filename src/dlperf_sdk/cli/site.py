@@ -33,7 +33,7 @@ def site(
             "too.",
         ),
     ] = 3,
-    redact: Annotated[bool, switch("Leave out the names of hosts and users in reports.")] = False,
+    redact: Annotated[bool, switch("Leave out the names of hosts and users.")] = False,
     common: Common = AS_USUAL,
 ) -> int:
     """Write a static site: all cases with search, a page per case with its history and changes, and reports on runs.
@@ -43,13 +43,15 @@ def site(
     """
     import attrs
 
-    from dlperf_sdk.cli.redacting import redact_local
+    from dlperf_sdk.cli.redacting import make_local_redactor, redact_local
     from dlperf_sdk.exchange.databases import open_store
-    from dlperf_sdk.reports.html.site import write_site
+    from dlperf_sdk.reports.html.site import Redaction, write_site
     from dlperf_sdk.reports.numbers import format_count
 
     with closing(open_store(store)) as results:
-        written = write_site(results, output, reports, redact_local if redact else None)
+        written = write_site(
+            results, output, reports, Redaction(redact_local, make_local_redactor) if redact else None
+        )
     if common.json:
         emit({"index": str(output / "index.html"), **attrs.asdict(written)})
     else:

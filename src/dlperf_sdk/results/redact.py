@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from dlperf_sdk.documents import schema
-from dlperf_sdk.results.convert import result_from_dict, result_to_dict
+from dlperf_sdk.results.convert import result_from_dict, result_to_dict, result_to_dict_without_records
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.stand_ins import StandIns
 from dlperf_sdk.spec.fields import check_name
@@ -72,6 +72,32 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
         [(_IDENTIFIERS[key], text) for key, text in _texts(document, "") if key in _IDENTIFIERS],
     )
     return result_from_dict(_rewrite(document, replace, free=False))
+
+
+def make_redactor_of(
+    results: Iterable[Result], hosts: Iterable[str] = (), users: Iterable[str] = ()
+) -> Callable[[str], str]:
+    """Return a function that redacts texts about several results, such as the names of their cases.
+
+    It takes a text and returns it without the names that `redact_result` replaces in any of these results. Records are
+    not read, so names that only a record holds are not known to it.
+
+    Args:
+        results: The results.
+        hosts: Names of further hosts to replace.
+        users: Names of further users to replace.
+
+    Raises:
+        TypeError: A result holds a value that JSON cannot represent.
+    """
+    places: dict[tuple[str, ...], None] = dict.fromkeys((host,) for host in hosts)
+    people, words = [*users], _schema_words()
+    for result in results:
+        document = result_to_dict_without_records(result)
+        places.update(dict.fromkeys(_hosts(document)))
+        people += _users(document)
+        words |= _vocabulary(attrs.evolve(result, repeats=()))
+    return _make_replacer(places, dict.fromkeys(people), words)
 
 
 def redact_text(text: str, hosts: Iterable[str], users: Iterable[str]) -> str:

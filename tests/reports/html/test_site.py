@@ -7,9 +7,12 @@ import re
 import attrs
 import pytest
 from history_samples import HOSTILE, fill
+from result_samples import a_result
 
+from dlperf_sdk.cli import main
 from dlperf_sdk.errors import DocumentError, StoreError, UsageError
 from dlperf_sdk.results.index import Index
+from dlperf_sdk.results.result import Environment
 from dlperf_sdk.results.store import ResultStore
 
 site = pytest.importorskip("dlperf_sdk.reports.html.site", reason="The site needs the extra report.")
@@ -135,10 +138,32 @@ def test_nothing_is_written_through_links(store, tmp_path):
 
 def test_each_report_is_redacted(store, tmp_path):
     output = tmp_path / "site"
-    site.write_site(store, output, 1, lambda result: attrs.evolve(result, notes=("made anonymous",)))
+    redaction = site.Redaction(
+        lambda result: attrs.evolve(result, notes=("made anonymous",)), lambda results: lambda text: text
+    )
+    site.write_site(store, output, 1, redaction)
     reports = [path.read_text(encoding="utf-8") for path in (output / "runs").iterdir()]
     assert len(reports) == 8
     assert all("made anonymous" in report for report in reports)
+
+
+def test_no_page_has_a_name_of_a_host_or_user(tmp_path):
+    fields = {"topology": "2n1d@ssh", "options": {"hosts": "nodeq7,nodeq8"}, "labels": {"by": "JDOEQ_tmp"}}
+    result = a_result(
+        fields=fields,
+        hardware=({"host": "nodeq7", "user": "jdoeq"},),
+        environment=Environment("given", "3.11.7", "", ("/home/jdoeq/bin/python",), {}, ""),
+    )
+    results = ResultStore(tmp_path / "store")
+    results.open_run(result.id).write_result(result)
+    output = tmp_path / "site"
+    assert main(["site", str(results.directory), "--output", str(output), "--redact"]) == 0
+    pages = texts(output)
+    assert len(pages) >= 2
+    for name, text in pages.items():
+        assert not re.search("nodeq[78]|jdoeq", text, re.I), name
+    assert main(["site", str(results.directory), "--output", str(output)]) == 0
+    assert any("nodeq8" in text for text in texts(output).values())
 
 
 def test_a_run_whose_records_cannot_be_redacted_has_no_report(store, tmp_path):
@@ -150,7 +175,7 @@ def test_a_run_whose_records_cannot_be_redacted_has_no_report(store, tmp_path):
             raise DocumentError("The records of attempt 1 cannot be read.")
         return result
 
-    size = site.write_site(store, output, 1, redact)
+    size = site.write_site(store, output, 1, site.Redaction(redact, lambda results: lambda text: text))
     reports = {path.stem for path in (output / "runs").iterdir()}
     assert size.reports == len(reports) == 7
     assert unreadable[0] not in reports

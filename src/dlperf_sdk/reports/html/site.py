@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 from attrs import frozen
@@ -23,6 +25,8 @@ from dlperf_sdk.results.store import check_id
 MARKER = ".dlperf-site"
 """File in the directory of a site, which tells that its pages may be replaced."""
 _LIBRARY = "plots.js"
+_NOT_TEXTS = ("id", "key", "started_at")
+"""Fields of histories and runs in which no name is replaced: pages are found by them."""
 
 
 @frozen
@@ -37,11 +41,21 @@ class Site:
     """Size of all files in bytes."""
 
 
+@frozen
+class Redaction:
+    """How names of hosts and users are left out of a site."""
+
+    redact_result: Callable[[Result], Result]
+    """Returns a copy of a result without the names; a DlperfError leaves out the run's report."""
+    make_redactor: Callable[[Iterable[Result]], Callable[[str], str]]
+    """Returns a function that removes the names in all given results from a text."""
+
+
 def write_site(
     store: Store,
     output: Path,
     reports: int = 3,
-    redact: Callable[[Result], Result] | None = None,
+    redaction: Redaction | None = None,
 ) -> Site:
     """Write the site on a store's results to a directory, and return its size.
 
@@ -54,7 +68,7 @@ def write_site(
             new one are removed.
         reports: Number of the newest runs of each case that get a report. The runs on both sides of a change get one,
             too.
-        redact: Function that replaces what must not be published in a result; None leaves results as they are.
+        redaction: How names of hosts and users are left out; None leaves them.
 
     Raises:
         UsageError: The directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
@@ -74,7 +88,12 @@ def write_site(
         earlier = {path for folder in ("cases", "runs") for path in (output / folder).glob("*.html")}
         writer = _Writer(output)
         writer.write(_LIBRARY, render.plot_script())
-        links = _write_reports(writer, store, histories, reports, redact)
+        runs = [run.id for history in histories for run in history.runs]
+        replace = redaction.make_redactor(_load_some(store, runs)) if redaction else lambda text: text
+        links = _write_reports(writer, store, histories, reports, redaction, replace)
+        if redaction:
+            histories = tuple(_replace_texts(history, replace) for history in histories)
+            unreadable = [(replace(name), replace(reason)) for name, reason in unreadable]
         for history in histories:
             page = history_page.page(history, links, Cell("All cases", link="../index.html"))
             writer.write(case_address(history), render.document(page, f"../{_LIBRARY}"))
@@ -123,7 +142,8 @@ def _write_reports(
     store: Store,
     histories: Sequence[History],
     reports: int,
-    redact: Callable[[Result], Result] | None,
+    redaction: Redaction | None,
+    replace: Callable[[str], str],
 ) -> dict[str, str]:
     """Write the reports on selected runs; return their addresses, relative to a case's page, by the runs' names."""
     links: dict[str, str] = {}
@@ -132,14 +152,35 @@ def _write_reports(
             try:
                 check_id(run_id)
                 loaded = store.load(run_id)
-                result = redact(loaded) if redact else loaded
+                result = redaction.redact_result(loaded) if redaction else loaded
             except DlperfError:
                 continue  # the index had it, and now it is gone or changed; or its records cannot be read
             parent = Cell("History of the case", link=f"../{case_address(history)}")
-            page = attrs.evolve(measured.page([result]), title=history.name, parent=parent)
+            page = attrs.evolve(measured.page([result]), title=replace(history.name), parent=parent)
             writer.write(f"runs/{run_id}.html", render.document(page, f"../{_LIBRARY}"))
             links[run_id] = f"../runs/{run_id}.html"
     return links
+
+
+def _load_some(store: Store, runs: Iterable[str]) -> Iterator[Result]:
+    """Yield the results of runs, without those that cannot be loaded."""
+    for run_id in runs:
+        with suppress(DlperfError):
+            yield store.load(run_id)
+
+
+def _replace_texts(value: Any, replace: Callable[[str], str]) -> Any:
+    """Return a history, or a part of one, with its texts replaced, apart from the names of runs, keys and times."""
+    if isinstance(value, str):
+        return replace(value)
+    if isinstance(value, Mapping):
+        return {name: _replace_texts(item, replace) for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_replace_texts(item, replace) for item in value)
+    if not attrs.has(type(value)):
+        return value
+    fields = [field.name for field in attrs.fields(type(value)) if field.name not in _NOT_TEXTS]
+    return attrs.evolve(value, **{name: _replace_texts(getattr(value, name), replace) for name in fields})
 
 
 def _select_runs(history: History, reports: int) -> Iterable[str]:
