@@ -285,6 +285,16 @@ def test_a_journal_that_is_a_pipe_is_refused(copy):
 
 
 @pytest.mark.timeout(60)  # whoever opens the pipe waits for a writer
+@pytest.mark.parametrize("folder", ["runs", "set-aside"])
+def test_a_campaign_is_not_written_through_a_link(copy, tmp_path, folder):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.rmtree(copy / folder, ignore_errors=True)
+    (copy / folder).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match=f"{folder} is a symbolic link"):
+        resume(copy)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_a_lock_that_is_a_pipe_is_refused(copy):
     (copy / "lock").unlink(missing_ok=True)
     os.mkfifo(copy / "lock")

@@ -36,6 +36,7 @@ from dlperf_sdk.results.files import directory_of, explain_os_errors, write_whol
 from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
+_SET_ASIDE = "set-aside"
 DIRECTORY_VERSION = "1.0"
 
 
@@ -73,8 +74,14 @@ class CampaignDirectory:
         """Return a context manager in which this process holds the campaign's lock, as its only controller.
 
         Raises:
-            StoreError: Another controller holds the lock, or the file `lock` cannot be created.
+            StoreError: Another controller holds the lock, or the file `lock` cannot be created; or a folder that the
+                campaign writes to is a symbolic link, which may lead out of the campaign's directory.
         """
+        for folder in (self.store.directory, self.path / _SET_ASIDE):
+            if folder.is_symlink():
+                raise StoreError(
+                    f"{folder} is a symbolic link, and a campaign is not written through links: remove it."
+                )
         with journal.lock(self.path / "lock"):
             yield
 
@@ -90,7 +97,7 @@ class CampaignDirectory:
         Raises:
             StoreError: The run or the attempt cannot be moved.
         """
-        folder, run = self.path / "set-aside", self.store.directory / id
+        folder, run = self.path / _SET_ASIDE, self.store.directory / id
         source, name = (
             (run, id) if attempt is None else (run / "attempts" / str(attempt), f"{id}-attempt-{attempt}")
         )
