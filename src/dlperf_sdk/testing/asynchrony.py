@@ -54,7 +54,7 @@ class Asynchrony(Training):
         )
 
     def test_step_does_not_synchronize(self, any_cell: Cell) -> None:
-        """When the last of several calls of `step` returns, each rank's device still has the work of a step or more.
+        """Each rank's device still has the work of a step or more when the last of several calls of `step` returns.
 
         The trainers have the settings of `any_cell`. Skipped if the clock of all ranks is "blocking"; single ranks with
         that clock are left out.
