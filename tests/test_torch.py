@@ -236,12 +236,12 @@ def torchrun():
     return [*environment_of().command, "-m", "torch.distributed.run"]
 
 
-def run_in_torchrun(torchrun, folder, *words):
-    """Run the toy framework in a job of two nodes with two processes each; return exit codes and the result."""
+def run_in_torchrun(torchrun, folder, framework, *words):
+    """Run a toy framework in a job of two nodes with two processes each; return exit codes and the result."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = ("--master-addr", "127.0.0.1", "--master-port", str(probe.getsockname()[1]))
-    case = ("numpy", "linear", "--topology", "2n2d@joined", "--batch-size", "4", "--warmup", "1", *words)
+    case = (framework, "linear", "--topology", "2n2d@joined", "--batch-size", "4", "--warmup", "1", *words)
     program = ("--no-python", sys.executable, "-m", "dlperf_sdk", "run", *case, "--python", sys.executable)
     nodes = [
         subprocess.Popen(
@@ -271,14 +271,16 @@ def run_in_torchrun(torchrun, folder, *words):
 
 
 def test_a_case_joins_a_job_of_torchrun(torchrun, tmp_path):
-    codes, result = run_in_torchrun(torchrun, tmp_path, "--steps", "5")
+    codes, result = run_in_torchrun(torchrun, tmp_path, "numpy", "--steps", "5")
     assert (codes, result.status) == ([0, 0], "ok"), result.failure
     assert len(result.repeats[0].records) == 4
     assert not processes_with(result.id)
 
 
 def test_a_failure_in_a_job_of_torchrun_ends_the_job(torchrun, tmp_path):
-    codes, result = run_in_torchrun(torchrun, tmp_path, "--steps", "5", "--memory-limit", "50000000")
+    # Enough memory to import everything, but not to train.
+    limit = ("--memory-limit", "500000000", "--set", "sample_bytes=500000000")
+    codes, result = run_in_torchrun(torchrun, tmp_path, "faulty", "--steps", "5", *limit)
     assert result.status == "out-of-memory", result.failure
     assert all(codes)
     assert not processes_with(result.id)
