@@ -205,6 +205,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/attribution.py
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/site.py
+	$(BIN)/python benchmarks/index.py
 	$(BIN)/python benchmarks/database.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs -- benchmarks/overhead.py
 	$(BIN)/python scripts/in_environment.py torch --with attrs --with transformers -- benchmarks/reference_torch.py

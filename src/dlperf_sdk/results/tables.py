@@ -6,6 +6,7 @@ They have the columns of `TABLES`; `results` also has a column for each metric's
 
 from __future__ import annotations
 
+import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -195,7 +196,8 @@ def read_answer(cursor: Any, largest: float) -> Answer:
     """
     if cursor.description is None:
         raise UsageError("The query selects nothing; write, for example, SELECT * FROM results.")
-    return Answer(tuple(column[0] for column in cursor.description), tuple(_limit_rows(cursor, largest)))
+    selected = cursor if largest == math.inf else _limit_rows(cursor, largest)
+    return Answer(tuple(column[0] for column in cursor.description), tuple(selected))
 
 
 def _limit_rows(rows: Iterable[tuple[Any, ...]], largest: float) -> Iterator[tuple[Any, ...]]:
