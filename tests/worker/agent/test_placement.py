@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 import tracemalloc
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from dlperf_sdk.worker.agent import preflight, rendezvous
 from dlperf_sdk.worker.agent.placement import expand_hosts, resolve_placement
 
-SECRET = "5" * 64
+SECRET = secrets.token_hex(32)  # its ports are no other test run's
 
 
 # -- where an agent is
