@@ -454,6 +454,7 @@ def test_adaptive_run_stops_at_its_target():
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("without_reference")
 def test_adaptive_run_reports_a_missed_target():
     result = run(

@@ -512,6 +512,7 @@ class Nowhere(Broken):
 """
 
 
+@pytest.mark.long
 def test_a_framework_that_raises_is_a_row_with_its_error_and_ends_no_command_with_a_crash(
     dlperf, tmp_path, monkeypatch
 ):

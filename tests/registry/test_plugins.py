@@ -64,6 +64,7 @@ def test_every_built_in_plugin_loads_under_its_name():
     assert "numpy" in registry.names("frameworks")
 
 
+@pytest.mark.long
 def test_a_plugin_of_a_private_distribution_works_but_is_in_no_list(capsys):
     """`dlperf-faulty`, which is for tests, has the classifier `Private :: Do Not Upload`."""
     registry = Registry()
