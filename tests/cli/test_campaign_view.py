@@ -133,5 +133,5 @@ def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
     first, _ = measured(kept, observed)
     happened(kept, observed, "concluded", case=first, status="ok", ok=False)
     text = terminal.text_of(show_progress(status(kept), False), styled=False)
-    assert "untrue" in text.partition("seed=1")[2].partition("\n")[0]
-    assert status(kept).counts == {"untrue": 1, "pending": 1}
+    assert "invalid" in text.partition("seed=1")[2].partition("\n")[0]
+    assert status(kept).counts == {"invalid": 1, "pending": 1}

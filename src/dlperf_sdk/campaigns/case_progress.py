@@ -64,10 +64,10 @@ class CaseProgress:
     def conclusion(self) -> str:
         """The outcome of the case in a word.
 
-        `pending` until the case is concluded, `untrue` if it finished and an integrity verdict failed, `ok` if it
+        `pending` until the case is concluded, `invalid` if it finished and an integrity verdict failed, `ok` if it
         finished and none failed, else the kind of its failure.
         """
-        return "untrue" if self.status == "ok" and not self.ok else self.status or "pending"
+        return "invalid" if self.status == "ok" and not self.ok else self.status or "pending"
 
     @property
     def finished(self) -> int:

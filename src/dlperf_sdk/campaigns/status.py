@@ -40,7 +40,7 @@ class Status:
     def condition(self, progress: CaseProgress) -> str:
         """Return the condition of a case in a word or two.
 
-        It is the conclusion (`ok`, `untrue` or the kind of failure) of a concluded case, `pending` for one that has not
+        It is the conclusion (`ok`, `invalid` or the kind of failure) of a concluded case, `pending` for one that has not
         started, and for any other `under way` if a controller is running, else `interrupted`.
         """
         if progress.status is not None or (progress.started_at is None and not progress.finished):
@@ -49,7 +49,9 @@ class Status:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The number of cases by conclusion: `ok`, `untrue`, `pending` or a kind of failure → number."""
+        """The number of cases by conclusion, without conclusions that no case has.
+
+        A conclusion is `ok`, `invalid` (measured, but an integrity verdict failed), `pending` or a kind of failure."""
         return dict(Counter(case.conclusion for case in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:

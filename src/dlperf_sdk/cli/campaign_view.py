@@ -66,7 +66,7 @@ class CampaignLines:
             self.repeats[id] = progress.case.spec.resolved_protocol().repeats
             self.finished[id] = progress.finished
             if progress.status is not None:
-                self.done[id] = progress.status if progress.ok else "untrue"
+                self.done[id] = progress.status if progress.ok else "invalid"
 
     def __enter__(self) -> CampaignLines:
         return self
@@ -120,7 +120,7 @@ class CampaignLines:
             case "not-begun":
                 self.print(f"{case}: {entry['status']}. {entry['message']}", "red")
             case "concluded":
-                self.done[entry["case"]] = entry["status"] if entry.get("ok", True) else "untrue"
+                self.done[entry["case"]] = entry["status"] if entry.get("ok", True) else "invalid"
                 style = "green" if entry["status"] == "ok" else "bold red"
                 self.print(
                     f"[{len(self.done)}/{len(self.cases)}] {case}: {entry['status']}{self.time_left_suffix()}",

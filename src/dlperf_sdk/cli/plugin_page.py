@@ -14,10 +14,10 @@ _LISTS = ("models", "frameworks", "data", "samplers", "hooks")
 
 
 def blocks(details: Mapping[str, Any]) -> list[Block]:
-    """Return the page of a plugin as blocks.
+    """Return the page of a plugin as blocks: headings, paragraphs and tables, for a terminal or another format.
 
     Args:
-        details: The JSON values that `describe --json` prints.
+        details: The JSON values that `dlperf describe PLUGIN --json` prints.
     """
     page: list[Block] = [
         Heading(details["name"], Cell(f"{details['group']}, {details['distribution']}", "quiet"))

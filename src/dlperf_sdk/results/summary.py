@@ -19,7 +19,7 @@ MAXIMUM_TEXT = 500
 
 
 def to_text(result: Result) -> str:
-    """Return the summary of a result as text in angle brackets, with one `label: value` per line.
+    """Return the summary of a result: a text that begins with `<` and ends with `>`, with one `label: value` per line.
 
     It has the run, the case, the outcome, a failure's message, the throughput, the number of repeats (or the origin of
     an imported result), and the names of the verdicts by kind and outcome. Lines that do not apply are left out, and

@@ -138,10 +138,9 @@ class Training(FrameworkSubject):
         )
 
     def test_window_continues_first_steps(self, cell: Cell) -> None:
-        """With the settings of `cell`, losses of warm-up and window match those of a second run.
+        """With the settings of `cell`, losses of warm-up and window match those of a process without these phases.
 
-        The second run takes as many further steps on the canonical batch.
-        The data source `synthetic` must therefore yield the complete canonical batch in every step. Losses match within
+        After the canonical steps, that process trains some more steps on the canonical batch. The data source `synthetic` must therefore yield the complete canonical batch in every step. Losses match within
         the precision's tolerances (`is_loss_of`).
         """
         spec = self.spec_of(cell)

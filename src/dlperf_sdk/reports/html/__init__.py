@@ -124,7 +124,10 @@ def blocks_of_results(
 def blocks_of_collection(published: Collection) -> list[Block]:
     """Return the report on a collection as blocks, with the content and in the order of the HTML page.
 
-    It does not need the extra `report`. The collection must have at least one figure.
+    It does not need the extra `report`.
+
+    Args:
+        published: The collection, with at least one figure; without any, the error is untyped.
     """
     from dlperf_sdk.reports.html import as_blocks, collection
 
