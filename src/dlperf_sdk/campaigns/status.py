@@ -40,8 +40,8 @@ class Status:
     def condition(self, progress: CaseProgress) -> str:
         """Return the condition of a case in a word or two.
 
-        It is the conclusion (`ok`, `invalid` or the kind of failure) of a concluded case, `pending` for one that has not
-        started, and for any other `under way` if a controller is running, else `interrupted`.
+        It is the conclusion (`ok`, `invalid` or the kind of failure) of a concluded case, `pending` for one that has
+        not started, and for any other `under way` if a controller is running, else `interrupted`.
         """
         if progress.status is not None or (progress.started_at is None and not progress.finished):
             return progress.conclusion
@@ -51,7 +51,8 @@ class Status:
     def counts(self) -> dict[str, int]:
         """The number of cases by conclusion, without conclusions that no case has.
 
-        A conclusion is `ok`, `invalid` (measured, but an integrity verdict failed), `pending` or a kind of failure."""
+        A conclusion is `ok`, `invalid` (measured, but an integrity verdict failed), `pending` or a kind of failure.
+        """
         return dict(Counter(case.conclusion for case in self.cases.values()))
 
     def to_dict(self) -> dict[str, Any]:

@@ -196,16 +196,15 @@ def run_case(measure: Any, output_options: OutputOptions, common: Common) -> int
 
     The exit code is `Result.exit_code`: 0 for a valid result, 1 if an integrity verdict failed, 3, 4 or 5 for a failed
     case. The report is written to `report.md` beside the result. After Ctrl-C, the finished repeats are shown, and the
-    exit code is 130.
+    exit code is 130. Other exceptions of `measure` pass unchanged.
 
     Args:
         measure: Function that measures the case: it takes a store and a list of observers, and returns a `Result`.
-        output_options: Options about display and directory.
+        output_options: Options about the display and where results are stored, such as `--output` and `--store`.
         common: The options `--json` and `--debug`.
 
     Raises:
         UsageError: Options contradict each other, `--store` is not a database, or standard output cannot be written.
-            Other errors of `measure` pass unchanged, except for `KeyboardInterrupt`.
         PluginError: The plugin of the database in `--store` does not work.
     """
     from dlperf_sdk.execution.uploading import make_uploaders

@@ -86,7 +86,7 @@ def prepare(
         spec: The plugin's specification of its environment.
         device: The kind of device, such as `cpu`.
         python: A program, a command on PATH, the folder of a virtual environment, or a version such as `3.11`; in a
-            container, the command that starts its interpreter. None if the user names none.
+            container, only a command there. None if the user names none: in a container, `python3` is started.
         inside: The words that run a command in a container, in front of the command; empty without a container.
         env: The variables that the run's spec sets for workers (`RunSpec.env`); a value of None passes on this
             process's variable.

@@ -173,7 +173,10 @@ def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
 
 
 def explain_terms(texts: Iterable[str]) -> str:
-    """Return the meaning of the terms in texts on rankings, such as `compiler differs`; empty if they have none."""
+    """Return one sentence for each kind of reservation, such as `compiler differs`, that occurs in texts on rankings.
+
+    The sentences are joined by spaces; the result is empty if no reservation occurs.
+    """
     text = "\n".join(texts)
     terms = [f"{term}: {meaning}" for term, meaning in _TERMS.items() if term in text]
     return " ".join(f"{term[0].upper()}{term[1:]}." for term in terms)

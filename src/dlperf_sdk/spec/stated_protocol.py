@@ -23,7 +23,10 @@ class StatedProtocol:
 
     @classmethod
     def from_protocol(cls, protocol: Protocol) -> StatedProtocol:
-        """Return a stated protocol with the steps and repeats of `protocol`, all of which are known."""
+        """Return a stated protocol with the warm-up, steps and repeats of `protocol`; none of them is None.
+
+        With an adaptive protocol, the repeats are the fewest that it takes.
+        """
         return cls(protocol.warmup, protocol.steps, protocol.repeats)
 
     @property

@@ -140,8 +140,9 @@ class Training(FrameworkSubject):
     def test_window_continues_first_steps(self, cell: Cell) -> None:
         """With the settings of `cell`, losses of warm-up and window match those of a process without these phases.
 
-        After the canonical steps, that process trains some more steps on the canonical batch. The data source `synthetic` must therefore yield the complete canonical batch in every step. Losses match within
-        the precision's tolerances (`is_loss_of`).
+        After the canonical steps, that process trains some more steps on the canonical batch. The data source
+        `synthetic` must therefore yield the complete canonical batch in every step. Losses match within the precision's
+        tolerances (`is_loss_of`).
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]

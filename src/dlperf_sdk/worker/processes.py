@@ -89,7 +89,7 @@ class Process(NamedTuple):
 
 
 def one_per_device(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, without launch variables.
+    """Describe the trainers of all nodes, one per device, without launch variables.
 
     This suits replicas that do not synchronize, or that need no variables to do so.
 

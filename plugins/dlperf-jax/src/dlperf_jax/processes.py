@@ -20,7 +20,7 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
+    """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
     With the option `one_process_per_node`, there is a trainer per node. The variables are JAX_COORDINATOR_ADDRESS,
     JAX_NUM_PROCESSES and JAX_PROCESS_ID, and on GPUs NCCL_SOCKET_IFNAME if the node's network interface is known. A

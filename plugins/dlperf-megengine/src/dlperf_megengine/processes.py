@@ -18,7 +18,7 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
+    """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
     On CPUs the trainers are a ring: RING_ADDRESS is the address, HOST:PORT, at which a trainer listens, and RING_NEXT
     that of the next trainer. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server, which runs in

@@ -20,7 +20,7 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
+    """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
     OneFlow reads them when it is imported: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, which counts the
     ranks of a host, even if several nodes are on one host. On GPUs, CUDA_VISIBLE_DEVICES names all GPUs of the case on

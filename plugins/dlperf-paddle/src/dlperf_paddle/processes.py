@@ -18,9 +18,9 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
+    """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
-    They are those that `paddle.distributed.init_parallel_env` reads: PADDLE_MASTER, PADDLE_TRAINER_ID,
+    The variables are those that `paddle.distributed.init_parallel_env` reads: PADDLE_MASTER, PADDLE_TRAINER_ID,
     PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS, PADDLE_CURRENT_ENDPOINT and PADDLE_DISTRI_BACKEND (`nccl` or `gloo`,
     which Paddle would not choose on a CPU); on GPUs also FLAGS_selected_gpus, and NCCL_SOCKET_IFNAME if the node's
     network interface is known. Each trainer has one endpoint, HOST:PORT, and the master has another. `cluster`

@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def plain_error(self) -> float:
-        """Relative error of `throughput_at_last_efficiency`, a fraction; positive if it is too high."""
+        """`throughput_at_last_efficiency` divided by the measured throughput, minus 1: positive if it is too high."""
         return self.throughput_at_last_efficiency / self.published.throughput - 1
 
     @property

@@ -25,7 +25,7 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, each with an environment variable TF_CONFIG.
+    """Describe the trainers of all nodes, one per device in the order of ranks, each with a variable TF_CONFIG.
 
     TF_CONFIG has the addresses, HOST:PORT, of all trainers, and the trainer's index. `cluster` describes the case and
     its nodes.

@@ -20,9 +20,9 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Return a trainer per device, in the order of ranks, with the environment variables by which they find each other.
+    """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
-    They are those that `torch.distributed` reads with `env://`: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and
+    The variables are those that `torch.distributed` reads with `env://`: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and
     LOCAL_RANK. If the node's network interface is known, they are also GLOO_SOCKET_IFNAME, and on GPUs
     NCCL_SOCKET_IFNAME. If it is unknown, gloo takes the address to which the host's name resolves, which in a container
     is often unreachable from other nodes. `cluster` describes the case and its nodes.

@@ -98,10 +98,11 @@ def choose_resources(
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `prepared` with `devices`, their identifiers; `notes`, a list of sentences for the result; `ports`,
-        free ports in digits; `interface`, the name of that of `address`, empty if there is none; and as `needs_table`
-        the value of `needs_other_nodes`. Or, if there are not enough devices or ports or any exception is raised,
-        `unprepared` with a `message` for the user.
+        The event `prepared`. It has `devices`, a list of their identifiers; `notes`, a list of sentences for the
+        result; `ports`, a list of free ports, each as text in digits; `interface`, the name of the network interface
+        with this node's address, empty if there is none; and `needs_table`, True if variables of the node's processes
+        contain addresses of nodes other than this one and node 0. If there are too few devices or ports, or an
+        exception is raised, the event is `unprepared`, with a `message` for the user.
     """
     try:
         return _chosen(request, node, message, ports)

@@ -71,7 +71,7 @@ class Replicas:
     def average(self, values):
         """Return the tree `values` of one replica's arrays, averaged over all replicas.
 
-        It may be called only within the function of a `program`. On CPUs, all arrays are joined and averaged in one
+        Call it only in a function that is passed to `program`. On CPUs, all arrays are joined and averaged in one
         collective, since XLA runs several collectives one after another. On GPUs, XLA combines them itself.
         """
         if self.mesh.size == 1 or self.local_devices[0].platform != "cpu":

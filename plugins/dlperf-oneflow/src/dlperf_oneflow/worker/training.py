@@ -94,7 +94,10 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return the loss of `piece`, a micro-batch as a dict from input name to tensor: a scalar, not yet scaled."""
+        """Return the mean loss of a micro-batch, a scalar tensor, before `scale_loss`.
+
+        `piece` is the micro-batch: a dict from input name to tensor.
+        """
         with autocast(self.precision):
             outputs = self.outputs(self.network, piece)
         return self.loss([value.float() for value in outputs] if self.precision.casts else outputs, piece)

@@ -94,7 +94,10 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return the loss of `piece`, a micro-batch as a dict from input name to tensor: a scalar, not yet scaled."""
+        """Return the mean loss of a micro-batch, a scalar tensor, before `scale_loss`.
+
+        `piece` is the micro-batch: a dict from input name to tensor.
+        """
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)

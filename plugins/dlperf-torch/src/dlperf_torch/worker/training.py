@@ -73,7 +73,10 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return the loss of `piece`, a micro-batch as a dict from input name to tensor: a scalar, not yet scaled."""
+        """Return the mean loss of a micro-batch, a scalar tensor, before `scale_loss`.
+
+        `piece` is the micro-batch: a dict from input name to tensor.
+        """
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
