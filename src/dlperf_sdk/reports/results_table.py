@@ -11,6 +11,7 @@ from attrs import define
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import attribution, traces
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Notes, Paragraph, Table, interval_cell
+from dlperf_sdk.reports.context import differing_context
 from dlperf_sdk.reports.labels import batch_size, format_value, outcome
 from dlperf_sdk.reports.numbers import Scale, common_scale
 from dlperf_sdk.reports.sweeps import swept_size
@@ -168,7 +169,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
     description = "; ".join([*batch, *parts])
     sizes = [[str(value)] for value in _values(group, swept)] if swept else [[] for _ in group.results]
     cases, common = _cases([_treatments(result) for result in group.results])
-    notes: dict[str, int] = {}
+    contexts, notes = differing_context(group.results), dict[str, int]()
     metric_columns = [_column(group.results, *column) for column in _COLUMNS]
     measured = [column for column in metric_columns if column is not None]
     rows: list[tuple[Cell | str, ...]] = [
@@ -177,7 +178,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
             *sizes[index],
             batch_size(result.spec, result.spec.topology.devices),
             *(cells[index] for _, cells in measured),
-            _verdict(result, outcome, notes),
+            _verdict(result, outcome, contexts[index], notes),
         )
         for index, (case, result, outcome) in enumerate(zip(cases, group.results, outcomes, strict=True))
     ]
@@ -249,11 +250,14 @@ def _interval(metric: Metric | None, scale: Scale) -> Cell:
     return Cell("") if metric is None else interval_cell(metric.low, metric.high, scale.interval)
 
 
-def _verdict(result: Result, outcome: Cell, notes: dict[str, int]) -> Cell:
-    """Return the mark of a verdict, with the number of its note unless everything passed."""
+def _verdict(result: Result, outcome: Cell, context: Sequence[str], notes: dict[str, int]) -> Cell:
+    """Return the mark of a verdict, with the numbers of notes on what did not pass and on what differs in context."""
+    texts = ["; ".join(context)] if context else []
     if outcome.text == "ok":
-        return Cell("✓ ok", "good")
-    text = outcome.text if result.failure is None else f"{outcome.text}: {result.failure.message}"
-    number = notes.setdefault(text, len(notes) + 1)
-    mark = "✗" if outcome.tone == "bad" else "?"
-    return Cell(f"{mark} [{number}]", outcome.tone)
+        mark = "✓ ok"
+    else:
+        mark = "✗" if outcome.tone == "bad" else "?"
+        reason = outcome.text if result.failure is None else f"{outcome.text}: {result.failure.message}"
+        texts = [reason, *texts]
+    numbers = "".join(f"[{notes.setdefault(text, len(notes) + 1)}]" for text in texts)
+    return Cell(f"{mark} {numbers}".rstrip(), "good" if outcome.text == "ok" else outcome.tone)

@@ -131,7 +131,17 @@ def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def _machine(facts: Mapping[str, Any]) -> str:
-    """Describe a node as `host: AMD EPYC 7B13, 2 of 4 processors, 15.6 GiB; Linux 6.1.0 (x86_64)`, with its GPUs."""
+    """Describe a node as `describe_machine` does, after the name of its host."""
+    text = describe_machine(facts)
+    return f"{facts['host']}: {text}" if "host" in facts else text
+
+
+def describe_machine(facts: Mapping[str, Any]) -> str:
+    """Describe a machine as `AMD EPYC 7B13, 2 of 4 processors, 15.6 GiB, Linux 6.1.0 x86_64`, with its GPUs.
+
+    Args:
+        facts: The facts that an agent found: `cpu`, `gpus`, …. What is unknown is left out.
+    """
     cpu = facts.get("cpu")
     cpu = cpu if isinstance(cpu, Mapping) else {}
     parts = [str(cpu.get("model", "unknown processor"))]
@@ -145,8 +155,6 @@ def _machine(facts: Mapping[str, Any]) -> str:
     if "kernel" in facts:
         parts.append(f"Linux {facts['kernel']} {facts.get('architecture', '')}".rstrip())
     text = ", ".join(parts)
-    if "host" in facts:
-        text = f"{facts['host']}: {text}"
     gpus = _gpus(facts.get("gpus"))
     return f"{text}; {gpus}" if gpus else text
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.reports import labels, result_page
 from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Paragraph, Table, interval_cell
+from dlperf_sdk.reports.context import differing_context
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.reports.results_table import UNREAD
@@ -78,9 +79,11 @@ def results_table(
             columns.append(Column("ok?", whole=True))
     if not any(name == "throughput" for name, _ in measured):
         columns.append(Column("ok?", whole=True))
+    contexts = differing_context(results)
+    columns += [Column("differs in")] if any(contexts) else []
     columns.append(Column("run", whole=True))
     rows = []
-    for result, outcome in zip(results, outcomes, strict=True):
+    for result, outcome, context in zip(results, outcomes, contexts, strict=True):
         spec = result.spec
         cells: list[Cell | str] = [spec.framework, spec.model, str(spec.topology), labels.batch_size(spec)]
         cells += [spec.precision, *(_WHERE_DIFFERENT[name](result) for name in differing)]
@@ -92,6 +95,7 @@ def results_table(
                 cells += [_interval(metric, metric_scales), _short_outcome(outcome, result)]
         if not any(name == "throughput" for name, _ in measured):
             cells.append(_short_outcome(outcome, result))
+        cells += ["; ".join(context)] if any(contexts) else []
         rows.append((*cells, result.id))
     table = Table(tuple(columns), tuple(rows), format_count(len(results), "result"))
     filters = ("framework", "model", "topology", "precision", *_WHERE_DIFFERENT, "batch", "ok?")
