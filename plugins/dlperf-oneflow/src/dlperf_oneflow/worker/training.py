@@ -94,10 +94,7 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return the mean loss of a micro-batch, a scalar tensor, before `scale_loss`.
-
-        `piece` is the micro-batch: a dict from input name to tensor.
-        """
+        """Return the mean loss of `piece`, a dict from input name to tensor: a scalar, before `scale_loss`."""
         with autocast(self.precision):
             outputs = self.outputs(self.network, piece)
         return self.loss([value.float() for value in outputs] if self.precision.casts else outputs, piece)

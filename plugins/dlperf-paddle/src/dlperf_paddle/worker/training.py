@@ -94,10 +94,7 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return the mean loss of a micro-batch, a scalar tensor, before `scale_loss`.
-
-        `piece` is the micro-batch: a dict from input name to tensor.
-        """
+        """Return the mean loss of `piece`, a dict from input name to tensor: a scalar, before `scale_loss`."""
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)

@@ -73,10 +73,7 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return the mean loss of a micro-batch, a scalar tensor, before `scale_loss`.
-
-        `piece` is the micro-batch: a dict from input name to tensor.
-        """
+        """Return the mean loss of `piece`, a dict from input name to tensor: a scalar, before `scale_loss`."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
