@@ -176,7 +176,7 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
 
     Raises:
         SpecError: The value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
-            `_` first), or a label has another value.
+            `_` first), or a label's value is not such a text.
     """
     for name, content in _items(attribute, value, _OPTION, "a label"):
         if not isinstance(content, str) or not _LABEL.fullmatch(content):

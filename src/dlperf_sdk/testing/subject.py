@@ -115,8 +115,8 @@ class FrameworkSubject(FrameworkChoice):
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
         """Run a case without its parity run, and return the result, which may have failed.
 
-        The case is run with each call, and the result is not shared. Skips the test if this machine cannot place the
-        case, or if the plainest case of the model failed because of a gap in the worker half.
+        The case is run with each call, and the result is not shared. Skips the test if this machine has too few devices
+        for the case, or if a method of the worker half that the model needs is still to be written.
 
         Args:
             spec: The case.

@@ -390,8 +390,8 @@ class BaseTrainer(TrainerHooks):
 
         Returns:
             The name of the precision in `precisions` that has these types; if there is none, the name of the product's
-            type. For several combinations of types, all their names, sorted and joined with "+". Empty if `weights` is
-            empty; None while `product_types` is empty, as before the call of `deviation`.
+            type. For several combinations of types, all their names, sorted and joined with "+". None as long as
+            `product_types` is empty, whatever `weights` has; otherwise empty if `weights` is empty.
         """
         if not self.product_types:
             return None

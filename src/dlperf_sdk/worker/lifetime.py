@@ -96,10 +96,11 @@ def children() -> List[int]:
 
 
 def skip_finalization() -> None:
-    """Have this process end after its exit functions, without finalizing the interpreter. A runtime's `stop` calls it.
+    """Arrange that this process, when it exits, ends after its `atexit` functions without finalizing the interpreter.
 
-    This is only for a framework whose threads hold Python objects, and abort the process when they release these
-    objects during finalization. Other frameworks leave their process group during finalization.
+    Returns at once, and does not change the exit code. A runtime's `stop` calls it if the framework's threads hold
+    Python objects, and would abort the process by releasing them during finalization. Do not call it for other
+    frameworks: they leave their process group during finalization.
     """
     _skips.append(True)
 

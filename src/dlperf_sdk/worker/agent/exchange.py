@@ -91,7 +91,7 @@ class Exchange(threading.Thread):
         return channel
 
     def request_sending(self, channel: Channel) -> None:
-        """Have the thread send the messages that wait in a channel; callable from any thread."""
+        """Ask the exchange's thread to send what waits in a channel; return at once. Any thread may call it."""
         self._requests.append(channel)
         self._wake()
 

@@ -100,7 +100,7 @@ class MegEngineTrainer(ReplicaState):
         optimizers.reset(self.optimizer)
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float; `loss` is a pair of `train`."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is what `train` returned."""
         return [float(loss[0].item())]
 
     # Evidence for what was in effect.
