@@ -304,6 +304,16 @@ def test_a_sweep_is_one_table_in_the_order_of_the_size():
     assert "cannot be compared" not in shown(blocks)
 
 
+def test_a_table_of_single_devices_has_no_column_twice():
+    def titles(**fields):
+        blocks = results_table.pages([a_result(fields=fields)])
+        (table,) = [block for block in blocks if isinstance(block, Table)]
+        return [column.title for column in table.columns]
+
+    assert not {"batch", "per device"} & {*titles(topology="1n1d")}
+    assert "batch" in titles(topology="1n2d")
+
+
 def test_refused_case_is_in_the_table_of_its_workload():
     failure = Failure("unsupported", "torch cannot do that.")
     refused = a_result(

@@ -170,13 +170,19 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
     sizes = [[str(value)] for value in _values(group, swept)] if swept else [[] for _ in group.results]
     cases, common = _cases([_treatments(result) for result in group.results])
     contexts, notes = differing_context(group.results), dict[str, int]()
-    metric_columns = [_column(group.results, *column) for column in _COLUMNS]
+    # Of one device, the batch and the throughput in all are those per device.
+    is_single = all(result.spec.topology.devices == 1 for result in group.results)
+    metric_columns = [
+        _column(group.results, *column)
+        for column in _COLUMNS
+        if not (is_single and column[0] == "throughput-per-device")
+    ]
     measured = [column for column in metric_columns if column is not None]
     rows: list[tuple[Cell | str, ...]] = [
         (
             case,
             *sizes[index],
-            batch_size(result.spec, result.spec.topology.devices),
+            *([] if is_single else [batch_size(result.spec, result.spec.topology.devices)]),
             *(cells[index] for _, cells in measured),
             _verdict(result, outcome, contexts[index], notes),
         )
@@ -185,7 +191,7 @@ def _table(group: Group, differing: set[str], outcomes: Sequence[Cell], swept: s
     columns = (
         Column("case"),
         *([Column(_heading(swept), right=True)] if swept else []),
-        Column("batch", right=True),
+        *([] if is_single else [Column("batch", right=True)]),
         *(Column(title, right=True) for title, _ in measured),
         Column("ok?", whole=True),
     )
@@ -232,12 +238,14 @@ def _cases(factors: Sequence[dict[str, str]]) -> tuple[list[str], str]:
 
 
 def _column(results: Sequence[Result], name: str, heading: str, note: str) -> tuple[str, list[Cell]] | None:
-    """Return a metric's column, all rows in one unit; None if no result has it."""
+    """Return a metric's column, all rows in one unit; None if no result has the metric, or its interval."""
     metrics = [result.metric(name) for result in results]
     known = [metric for metric in metrics if metric is not None]
     if not known or len({metric.unit for metric in known}) > 1:
         return None
     scale = common_scale([metric.value for metric in known], known[0].unit)
+    if note == "interval" and all(metric.low is None for metric in known):
+        return None
     if note == "interval":
         return heading, [_interval(metric, scale) for metric in metrics]
     cells = [Cell("" if metric is None else scale(metric.value)) for metric in metrics]
