@@ -43,6 +43,16 @@ def test_equal_results_and_the_versions_of_two_frameworks_have_no_notes():
     assert "differs in" not in plain(blocks_of_results([torch, other]))
 
 
+def test_settings_and_machines_are_compared_between_frameworks():
+    torch = a_result(fields={"protocol": "quick"})
+    machine = {"host": "n7", "cpu": {"model": "Xeon", "usable": 8, "logical": 8}}
+    other = a_result(fields={"framework": "paddle"}, hardware=(machine,))
+    (first, _), (second, xeon) = differing_context([torch, other])
+    assert (first, second) == ("protocol quick", "protocol dlperf-v1") and xeon.startswith("Xeon")
+    bert = a_result(fields={"model": "bert-base"})
+    assert differing_context([torch, bert]) == [(), ()]
+
+
 def test_machines_labels_and_secrets_are_named():
     first = a_result(fields={"labels": {"commit": "1f3a"}})
     machine = {"host": "n7", "cpu": {"model": "Xeon", "usable": 8, "logical": 8}}

@@ -64,14 +64,14 @@ def measuring_interleaved(
 
 
 def pairs_in(path: Path) -> tuple[list[tuple[Result, Result]], list[str]]:
-    """Return the finished pairs in the directory of an interleaved gate, and the labels of its other cases.
+    """Return the cases in the directory of an interleaved gate that are measured, and the labels of the others.
 
     Args:
         path: The directory.
 
     Returns:
-        The results of each finished pair, the baseline's first, in the order of the campaign; and the labels of the
-        candidate's cases whose pairs are not finished.
+        For each case that both sides have concluded, successfully or not, the results of baseline and candidate with
+        all their repeats, in the order of the campaign; and the labels of the candidate's other cases.
 
     Raises:
         UsageError: The directory is not that of an interleaved gate.

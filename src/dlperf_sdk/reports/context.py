@@ -5,20 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+import attrs
+
 from dlperf_sdk.reports.labels import format_value
 from dlperf_sdk.reports.run_context import describe_machine
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.secret_values import is_hash
 
 _NAMED_BY_CASE = ("data",)
 """Facts of the context that the name of a case has if cases differ in them."""
+_SETTINGS = frozenset(attrs.fields_dict(RunSpec))
 
 
 def differing_context(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Return for each result the facts of its context in which results of its framework differ.
+    """Return for each result the facts of its context in which results of its model differ.
 
-    Results of different frameworks are not compared: each framework has its own versions. A fact that a result does not
-    have, such as a version in a case that failed early, is no difference.
+    What workers report, such as versions, is compared within a framework: each has its own. A fact that a result does
+    not have, such as a version in a case that failed early, is no difference.
 
     Args:
         results: The results, in any order.
@@ -27,35 +31,41 @@ def differing_context(results: Sequence[Result]) -> list[tuple[str, ...]]:
         For each result, in their order, phrases such as `framework version 2.13.0` and `OMP_NUM_THREADS 2`.
     """
     contexts = [dict(_facts(result)) for result in results]
-    values: dict[tuple[str, str], set[str]] = {}
-    for result, context in zip(results, contexts, strict=True):
-        for name, value in context.items():
-            values.setdefault((result.spec.framework, name), set()).add(value)
+    values: dict[tuple[str, ...], set[str]] = {}
+    for context in contexts:
+        for key, value in context.items():
+            values.setdefault(key, set()).add(value)
     return [
         tuple(
-            f"{name} {'(secret)' if is_hash(value) else value}".lstrip()
-            for name, value in context.items()
-            if len(values[result.spec.framework, name]) > 1
+            f"{key[0]} {'(secret)' if is_hash(value) else value}".lstrip()
+            for key, value in context.items()
+            if len(values[key]) > 1
         )
-        for result, context in zip(results, contexts, strict=True)
+        for context in contexts
     ]
 
 
-def _facts(result: Result) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each fact of a result's context that is known; an empty name for its machines."""
+def _facts(result: Result) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield each fact of a result's context that is known.
+
+    A fact is its text, after its name (empty for the machines) and the names of what it is compared within.
+    """
+    model = result.spec.model
     for fact in result.facts:
         value = fact.requested if fact.observed is None else fact.observed
         if fact.role != "context" or fact.name in _NAMED_BY_CASE or value in (None, {}):
             continue
+        peers = (model,) if fact.name in _SETTINGS else (model, result.spec.framework)
         if isinstance(value, Mapping):
             for key, inner in value.items():
-                yield str(key), _text(inner)
+                yield (str(key), *peers), _text(inner)
         else:
-            yield fact.name.replace("_", " "), _text(value)
-    yield from result.spec.labels.items()
+            yield (fact.name.replace("_", " "), *peers), _text(value)
+    for name, label in result.spec.labels.items():
+        yield (name, model), label
     machines = dict.fromkeys(describe_machine(node) for node in result.hardware)
     if machines:
-        yield "", "; ".join(machines)
+        yield ("", model), "; ".join(machines)
 
 
 def _text(value: object) -> str:

@@ -185,9 +185,10 @@ def explain_terms(texts: Iterable[str]) -> str:
 def ranking_values(ranking: Ranking) -> dict[str, Any]:
     """Return a ranking as JSON values.
 
-    The keys are `facts` (name → value), `unit`, `entries` (the fastest first, each with the ranked fact, `name` and
-    `throughput`), `ratio` (of the first to the second), `interval` (its two ends, or None), `significant` (None without
-    an interval) and `reservations` (texts).
+    The keys are `facts` (name → value, those that all entries share), `unit`, `entries` (the fastest first; each has
+    the ranked fact under its own name, such as `framework`, the case's `name` and `throughput`), `ratio` (of the first
+    to the second), `interval` (its two ends, or None), `significant` (None without an interval) and `reservations`
+    (texts).
     """
     compared = ranking.comparison
     return {

@@ -31,9 +31,9 @@ def section(
 ) -> Section:
     """Return the section with a row for each pair of comparable implementations, or variants of a model.
 
-    It has at most 2000 pairs from rankings, then pairs of variants in one framework, and a paragraph on the ways in
-    which throughputs are estimated. It has no items unless there are more pairs from rankings than rankings: else it
-    would repeat these.
+    It lists up to 2000 pairs from rankings, with the leading cases among them, then all pairs of variants in one
+    framework, and a paragraph on the ways in which throughputs are estimated. If no ranking has more than one pair, the
+    section has no items, because it would repeat the rankings.
 
     Args:
         cases: All cases of the report.
