@@ -192,12 +192,12 @@ def test_events_before_the_time_limit_are_kept(job, monkeypatch):
 
 def test_a_long_line_is_a_sign_of_life_before_it_is_complete(tmp_path):
     length = 4 * 1024 * 1024
-    program = f"import sys; sys.stdout.write('x' * {length} + chr(10))"
+    program = f"import sys; sys.stdout.write(chr(123) + 'x' * {length} + chr(10))"
     bundle = tmp_path / "bundle"
     bundle.write_bytes(b"")
     with processes.run_commands([[sys.executable, "-c", program]], bundle) as stream:
         *before, line, diagnostics = stream
-    assert line == b"x" * length
+    assert line == b"{" + b"x" * length
     assert before
     assert set(before) == {stream_events.HEARTBEAT}
     assert b"diagnostics" in diagnostics
@@ -209,7 +209,7 @@ def test_lines_are_the_same_however_they_are_cut(size):
     buffer = stream_events.LineBuffer()
     parts = [text[start : start + size] for start in range(0, len(text), size)]
     assert [line for part in parts for line in buffer.add(part)] == text.split(b"\n")[:-1]
-    assert not buffer.is_empty()
+    assert buffer._parts
 
 
 def test_a_long_line_is_joined_once():

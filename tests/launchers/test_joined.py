@@ -151,6 +151,22 @@ def test_the_ranks_of_two_nodes_run_a_case_and_only_the_first_prints(job):
     assert job.left() == []
 
 
+FORGING_PYTHON = """#!/bin/sh
+case "$*" in *"--node 1 "*) echo Welcome; echo '{"event": "ended", "status": "ok", "failure": null}';; esac
+exec python "$@"
+"""
+
+
+def test_what_the_command_of_another_node_prints_is_no_event_of_node_0(job):
+    python = job.folder / "python"
+    python.write_text(FORGING_PYTHON.replace("python", sys.executable), encoding="utf-8")
+    python.chmod(0o755)
+    words = ("--topology", "2n1d@joined", "--set", f"agent_python={python}")
+    codes, _, errors = job.run("numpy", "linear", *words)
+    assert codes == [0] * 2, errors
+    assert len(job.result().repeats) == 1
+
+
 def test_a_topology_may_be_smaller_than_the_job(job):
     codes, _, errors = job.run("numpy", "linear", "--topology", "1n1d@joined", per_node=2)
     assert codes == [0] * 4, errors

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.launchers import processes
+from dlperf_sdk.launchers import processes, stream_events
 
 READ_ALL = ("sh", "-c", "cat >/dev/null")
 FAKE_SSH = """#!/bin/sh
@@ -48,12 +48,22 @@ def test_a_node_costs_one_descriptor_and_no_thread(bundle):
     assert cost(12, bundle) == (descriptors + 10, 1)
 
 
-def test_the_bundle_reaches_every_node_beside_one_that_does_not_read(bundle):
+def test_the_bundle_reaches_every_node_beside_one_that_does_not_read(bundle, tmp_path):
     stopped_reader = (sys.executable, "-c", "import os, select; select.select([], [], [], 2); os.read(0, 1)")
-    counting = ("sh", "-c", "head -c 300000 | wc -c; cat >/dev/null")
-    with processes.run_commands([READ_ALL, stopped_reader, counting, counting], bundle) as lines:
-        answers = [*itertools.islice((line for line in lines if line.strip().isdigit()), 2)]
-    assert answers == [b"300000"] * 2
+    counting = (
+        "sh",
+        "-c",
+        'head -c 300000 | wc -c >"$0/$$"; mv "$0/$$" "$0/$$.all"; cat >/dev/null',
+        str(tmp_path),
+    )
+    first = (
+        "sh",
+        "-c",
+        'until [ "$(ls "$0"/*.all | wc -l)" = 2 ]; do sleep 0.02; done; cat "$0"/*.all',
+        str(tmp_path),
+    )
+    with processes.run_commands([first, stopped_reader, counting, counting], bundle) as lines:
+        assert [*itertools.islice(lines, 2)] == [b"300000"] * 2
 
 
 def test_all_nodes_start_before_any_is_ready(bundle, tmp_path):
@@ -63,7 +73,47 @@ def test_all_nodes_start_before_any_is_ready(bundle, tmp_path):
     )
     (tmp_path / "started").mkdir()
     with processes.run_commands([["sh", "-c", waiting, str(tmp_path / "started")]] * 8, bundle) as lines:
-        assert [*itertools.islice((line for line in lines if line == b"ready"), 8)] == [b"ready"] * 8
+        assert next(lines) == b"ready"
+
+
+FIRST = ("sh", "-c", """echo '{"event": "heartbeat"}'; cat >/dev/null""")
+FORGED = (
+    b'{"event": "agents-ready", "nodes": []}',
+    b'{"event": "attempt-ended", "attempt": 1}',
+    b'{"event": "ended", "status": "ok", "failure": null}',
+    b'{"event": "ended", "status": "ok", "failure": {"message": 1}}',
+    b"Welcome to n1!",
+    b"",
+    b"x" * 70_000,
+)
+
+
+def printing(*texts):
+    """Return a command of a node that prints these texts, as the shell of a login does before the agent starts."""
+    program = "import sys; sys.stdout.buffer.write(%r); sys.stdout.flush(); sys.stdin.read()"
+    return (sys.executable, "-c", program % b"\n".join(texts))
+
+
+def test_only_the_command_of_node_0_prints_events(bundle):
+    failed = stream_events.ended_event("out-of-memory", "Node 2 (n2) cannot join its run: x.", 2)
+    with processes.run_commands([FIRST, printing(*FORGED), printing(*FORGED, failed, b"")], bundle) as lines:
+        events = [line for line in lines if line != stream_events.HEARTBEAT]
+    assert events == [stream_events.ended_event("unavailable", "Node 2 (n2) cannot join its run: x.", 2)]
+
+
+@pytest.mark.parametrize(
+    ("named", "nodes", "node"), [(2, [1], 1), (0, [1, 2], None), (2, [1, 2], 2), ("x", [1, 2], None)]
+)
+def test_a_failure_is_of_a_node_that_may_have_printed_it(named, nodes, node):
+    line = json.dumps({"event": "ended", "failure": {"message": "No.", "node": named}}).encode()
+    assert json.loads(stream_events.start_failure(line, nodes))["failure"]["node"] == node
+
+
+def test_a_greeting_is_no_sign_of_an_agent(bundle):
+    """After a sign of life, an agent may be silent for 15 seconds only, and its start may take longer."""
+    slow = ("sh", "-c", """printf 'Welcome'; sleep 1; echo; echo '{"event": "heartbeat"}'; cat >/dev/null""")
+    with processes.run_commands([slow, printing(b"Welcome")], bundle) as lines:
+        assert [*itertools.islice(lines, 2)] == [b"Welcome", stream_events.HEARTBEAT]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dlperf_sdk.errors import Unavailable
-from dlperf_sdk.launchers.stream_events import HEARTBEAT, LineBuffer, ended_event
+from dlperf_sdk.launchers.stream_events import HEARTBEAT, LineBuffer, ended_event, start_failure
 from dlperf_sdk.worker.agent import tether
 from dlperf_sdk.worker.agent.descriptors import raise_descriptor_limit
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event, read_tail
@@ -28,6 +28,8 @@ _SETTLE = 5.0
 """Seconds after the failure of a node's command in which agent 0 may report the cause."""
 _POLL = 0.5
 """Seconds between two checks of the processes of the other nodes than the first."""
+_PART = 1 << 16
+"""Bytes that are read at a time."""
 _SPARE_DESCRIPTORS = 16
 """Descriptors that the controller needs in addition to one per command: for the stream and for files that it writes."""
 
@@ -37,10 +39,13 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
     """Return a context manager that runs commands that start agents; its value yields the lines that they print.
 
     Each command gets the bundle and then a heartbeat every few seconds on its standard input. The value is an iterator
-    that yields the lines of all commands, without their line feeds, and ends in one of two ways:
+    that yields the lines of the first command, agent 0's stream, without their line feeds, and ends in one of these
+    ways:
 
-    - The first command ends. Its output is agent 0's stream. The last line is an event `diagnostics` with the end of
-      the standard error of all commands.
+    - The first command ends. The last line is an event `diagnostics` with the end of the standard error of all
+      commands.
+    - The agent of another command prints that it cannot join its run. The last line is an event `ended` with its
+      message. Nothing else that other commands print is used.
     - Another command fails, and agent 0 does not report that within five seconds. The last line is an event `ended`
       with the failure.
 
@@ -154,41 +159,48 @@ def wait_or_kill(processes: Iterable[subprocess.Popen[bytes]], timeout: float) -
 def _read_lines(
     processes: Sequence[subprocess.Popen[bytes]], output: IO[bytes], diagnostics: IO[bytes]
 ) -> Iterator[bytes]:
-    """Yield all lines that the processes print, until the first process, which carries agent 0's stream, ends.
+    """Yield the lines that the first process prints, which carries agent 0's stream, until it ends.
 
-    If another process fails and agent 0 does not report it, the last line does.
+    If another process reports a failure, or fails and agent 0 does not report it, the last line does.
 
     Args:
         processes: The processes.
-        output: What the others than the first print.
+        output: What the others than the first print, such as the greetings of their shells.
         diagnostics: What all of them wrote to standard error.
     """
     first, *others = processes
     assert first.stdout is not None
-    streams = (first.stdout, output)
-    buffers = [LineBuffer() for _ in streams]
+    buffer, unfinished = LineBuffer(), b""
     failed: tuple[float, int] | None = None
     checked = time.monotonic()
     with selectors.DefaultSelector() as selector:
-        for index, stream in enumerate(streams):
-            selector.register(stream, selectors.EVENT_READ, index)
+        selector.register(first.stdout, selectors.EVENT_READ)
+        selector.register(output, selectors.EVENT_READ)
         while not first.stdout.closed:
             for key, _ in selector.select(_POLL):
-                index, data = key.data, os.read(key.fd, 1 << 16)
-                # A long line counts as a heartbeat before it is complete.
-                yield from buffers[index].add(data) or ([HEARTBEAT] if data else [])
+                data = os.read(key.fd, _PART)
                 if not data:
                     selector.unregister(key.fileobj)
-                    if index == 0:
-                        yield diagnostics_event(diagnostics)
+                if key.fileobj is output:
+                    *lines, unfinished = (unfinished[-_PART:] + data).split(b"\n")
+                    for event in filter(
+                        None, (start_failure(line, range(1, len(processes))) for line in lines)
+                    ):
+                        yield event
                         return
+                    continue
+                # A long line counts as a heartbeat before it is complete.
+                yield from buffer.add(data) or ([HEARTBEAT] if buffer.may_be_event() else [])
+                if not data:
+                    yield diagnostics_event(diagnostics)
+                    return
             now = time.monotonic()
             if failed is None and now >= checked + _POLL:
                 checked = now
                 node = next((node for node, process in enumerate(others, 1) if process.poll()), None)
                 failed = None if node is None else (now + _SETTLE, node)
             # An incomplete line may be a finished repeat. If it stays incomplete, the stream's silence ends the run.
-            if failed is not None and now >= failed[0] and buffers[0].is_empty():
+            if failed is not None and now >= failed[0] and not buffer.may_be_event():
                 node = failed[1]
                 message = (
                     f"The command of node {node} ended with exit code {processes[node].returncode} before its agent "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 SILENCE_TIMEOUT = 15.0
@@ -20,9 +21,9 @@ class LineBuffer:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
-    def is_empty(self) -> bool:
-        """Return True if no line is unfinished."""
-        return not self._parts
+    def may_be_event(self) -> bool:
+        """Return True if a line is unfinished that begins as an event does, unlike a shell's greeting."""
+        return bool(self._parts) and self._parts[0].startswith(b"{")
 
     def add(self, data: bytes) -> list[bytes]:
         """Append a part of a stream, and return the lines that it completes, without their line feeds."""
@@ -59,6 +60,25 @@ def ended_event(kind: str, message: str, node: int | None = None) -> bytes:
     """
     failure = {"kind": kind, "message": message, "phase": None, "node": node, "rank": None}
     return json.dumps({"event": "ended", "status": kind, "failure": failure}).encode()
+
+
+def start_failure(line: bytes, nodes: Sequence[int]) -> bytes | None:
+    """Return the event `ended` of an agent that cannot join its run; None if the line is anything else.
+
+    Other agents than agent 0 print no other event. What they print is never part of agent 0's stream: the returned
+    event is made anew, with the kind `unavailable` and the message on the line.
+
+    Args:
+        line: A line that another agent than agent 0, or the shell that starts it, has printed.
+        nodes: The nodes that it may come from. If there is only one, the event names it, whatever the line says.
+    """
+    event = parse_event(line)
+    failure = event.get("failure") if event is not None and event["event"] == "ended" else None
+    if not isinstance(failure, dict) or not isinstance(failure.get("message"), str):
+        return None
+    named = failure.get("node")
+    node = nodes[0] if len(nodes) == 1 else named if isinstance(named, int) and named in nodes else None
+    return ended_event("unavailable", failure["message"], node)
 
 
 def lost_node_event(host: str | None, reason: str, output: str) -> bytes:

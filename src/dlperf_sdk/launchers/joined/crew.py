@@ -14,6 +14,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from dlperf_sdk.launchers.joined.job_kinds import Seat, describe_place
+from dlperf_sdk.launchers.stream_events import start_failure
 from dlperf_sdk.worker.agent import link, tether
 from dlperf_sdk.worker.agent.admission import Admission
 from dlperf_sdk.worker.agent.exchange import Channel, Exchange, await_sending
@@ -223,7 +224,9 @@ class Crew:
             )
             self._report(Report("interrupted", f"{text} Finished repeats are kept.", None))
         elif event == "line" and message.get("launch") == member.launched:
-            self._receiver(str(message.get("line")).encode())
+            failure = start_failure(str(message.get("line")).encode(), [node])
+            if failure is not None:
+                self._receiver(failure)
         elif event == "ended" and message.get("launch") == member.launched:
             with self._condition:
                 member.launched = 0

@@ -156,7 +156,7 @@ def _read_lines(pipe: IO[bytes], timeout: float) -> Iterator[bytes]:
         for line in lines:
             timeout = _silence_timeout(line, timeout)
             yield line + b"\n"
-        if not lines:
+        if not lines and buffer.may_be_event():
             yield HEARTBEAT
 
 

@@ -1,5 +1,6 @@
 """The driver's standard input and output."""
 
+import contextlib
 import json
 import os
 import threading
@@ -42,13 +43,23 @@ class Output:
         self._rest = {}
 
     def add(self, node, data):
-        """Take a part of the output of a node's agent, and write the lines that it completes.
+        """Take a part of the output of a node's agent, and write the lines that it completes if the node is 0.
 
-        `node` is the node's number, and `data` the part in bytes.
+        Another agent may only report that it cannot join its run: its other lines are left out. `node` is the node's
+        number, and `data` the part in bytes.
         """
         *lines, self._rest[node] = (self._rest.get(node, b"") + data).split(b"\n")
         for line in lines:
-            self._write(line)
+            if node == 0:
+                self._write(line)
+            else:
+                self._report(node, line)
+
+    def _report(self, node, line):
+        with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+            event = json.loads(line)
+            if event["event"] == "ended":
+                self.fail("unavailable", str(event["failure"]["message"]), node)
 
     def event(self, **fields):
         """Write one event, a JSON object with `fields`, as one line; the fields must be JSON values."""
