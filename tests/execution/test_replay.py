@@ -275,6 +275,12 @@ def test_notes_are_not_endless(told, tmp_path):
     assert "Notes after the first 1,000 are left out." in notes
 
 
+def test_a_long_run_may_have_any_number_of_heartbeats(told, tmp_path, monkeypatch):
+    monkeypatch.setattr(replay, "_MOST_LINES", 60)
+    beats = [b'{"event": "heartbeat"}'] * 3000
+    assert ingested([*beats, *told[:1], *beats, *told[1:]], tmp_path).failure is None
+
+
 def test_a_run_cannot_end_before_its_start(told, tmp_path):
     with pytest.raises(DocumentError, match="ended at 2001-01-01T00:00:00[+]00:00, before it started at 20"):
         ingested(changed(told, "ended", time="2001-01-01T00:00:00+00:00"), tmp_path)
@@ -292,6 +298,37 @@ def test_lines_are_not_endless(tmp_path, monkeypatch):
     (tmp_path / "events.jsonl").write_bytes(b"short\n" + b"x" * 60)
     with pytest.raises(DocumentError, match="Line 2 has more than 50 bytes"):
         list(remote_runs._lines(tmp_path / "events.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "line", [b"\n", b"Welcome\n", b'{"event": "note", "text": "again"}\n', b'{"event":"heartbeat"}\n']
+)
+def test_a_stream_has_no_more_lines_than_a_run_writes(told, tmp_path, monkeypatch, line):
+    """Each is counted before it is parsed, and none after the last one that a run of the case writes."""
+    monkeypatch.setattr(replay, "_MOST_LINES", 50)
+    monkeypatch.setattr(replay, "_LINES_PER_DEVICE", 25)
+    parsed = []
+    monkeypatch.setattr(replay, "parse_event", lambda line: parsed.append(line) or json.loads(line))
+    if line.startswith(b"{"):
+        first, last = (json.dumps(event).encode() for event in (told[0], told[-1]))
+        with pytest.raises(DocumentError, match="of this case may have 100 lines apart from heartbeats"):
+            ingested([first, *[line] * 1000, last], tmp_path)
+        assert len(parsed) == 100
+    else:
+        monkeypatch.setattr(replay, "parse_event", parsed.append)
+        with pytest.raises(DocumentError, match="may have 50 lines apart from heartbeats"):
+            ingested([line] * 1000, tmp_path)
+        assert len(parsed) == 50
+
+
+def test_progress_in_a_file_is_not_parsed(tmp_path, monkeypatch):
+    (tmp_path / "e").write_bytes(
+        b'{"event": "heartbeat"}\n{"event": "progress", "step": 1}\n{"event": "case"}\n'
+    )
+    assert [*remote_runs._lines(tmp_path / "e")] == [b'{"event": "case"}\n']
+    monkeypatch.setattr(remote_runs, "_MOST_LINES", 2)
+    with pytest.raises(DocumentError, match="may have 2 lines"):
+        list(remote_runs._lines(tmp_path / "e"))
 
 
 def test_a_stream_is_read_from_a_regular_file_only(tmp_path):

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dlperf_sdk.errors import DlperfError, DocumentError, SpecError, UnknownName, UsageError
 from dlperf_sdk.exchange.import_logs import import_logs
+from dlperf_sdk.interfaces import importer
 from dlperf_sdk.interfaces.importer import MAX_LINE_BYTES
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Result
@@ -157,6 +158,12 @@ def test_tf_cnn_benchmarks_topology_follows_from_batch_sizes_and_devices(log, ol
 def test_a_bad_log_of_tf_cnn_benchmarks_is_refused_by_its_line(log, change, output):
     with pytest.raises(DocumentError, match=output.replace("(", r"\(")):
         import_logs("tf-cnn-benchmarks", [log(change(log_samples.TF_CNN))], FP32)
+
+
+def test_a_log_has_a_maximum_number_of_lines(log, monkeypatch):
+    monkeypatch.setattr(importer, "MAX_LINES", 100)
+    with pytest.raises(DocumentError, match="line 101: a log may have 100 lines"):
+        import_logs("tf-cnn-benchmarks", [log(log_samples.TF_CNN + "\n" * 200)], FP32)
 
 
 def test_precision_must_be_stated(log):

@@ -75,14 +75,29 @@ def ingest(
     return run_case(replay_file, output_options, common)
 
 
+_MOST_LINES = 10_000_000
+"""Maximum number of lines of a file: 64 nodes, which report progress four times a second, write them in ten hours."""
+
+
 def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of an event stream in a file, but for heartbeats and progress: the run is over.
+
+    Raises:
+        DocumentError: The file is not a regular file, has too many lines, or a line that is too long.
+        UsageError: The file cannot be read.
+    """
     from dlperf_sdk.documents.reading import check_memory, open_file
+    from dlperf_sdk.execution.replay import FREQUENT
     from dlperf_sdk.worker.agent.link import LONGEST_LINE
 
     try:
         with open_file(path) as file:
             for number in itertools.count(1):
                 line = file.readline(LONGEST_LINE)
+                if number > _MOST_LINES:
+                    raise DocumentError(f"An event stream may have {_MOST_LINES:,} lines; this one has more.")
+                if line.startswith(FREQUENT):
+                    continue
                 check_memory(line, f"Line {number}")
                 if len(line) == LONGEST_LINE:
                     raise DocumentError(

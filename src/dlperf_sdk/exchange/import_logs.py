@@ -7,7 +7,7 @@
     results = import_logs("tf-cnn-benchmarks", ["run-1.log", "run-2.log"], {"precision": "fp32"})
 
 Logs of the same case become the repeats of one result. Facts that a log does not state must be given, or stay
-unknown. A log is read line by line, whatever its size, and nothing in it is executed.
+unknown. A log has at most a million lines; it is read line by line, and nothing in it is executed.
 """
 
 from __future__ import annotations

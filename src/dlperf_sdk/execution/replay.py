@@ -39,8 +39,14 @@ from dlperf_sdk.results.result import Environment, Result
 from dlperf_sdk.results.store import ResultStore, check_id
 from dlperf_sdk.spec.run_spec import RunSpec
 
+FREQUENT = (b'{"event": "heartbeat"', b'{"event": "progress"')
+"""How the lines of heartbeats and progress begin, of which a stream may have any number."""
 _WORD = re.compile(r"[\x21-\x7e]{1,200}")
 """Name or version of a package, as `lock.txt` may contain it."""
+_MOST_LINES = 20_000
+"""Maximum number of lines of a stream apart from heartbeats and progress, for a case without devices."""
+_LINES_PER_DEVICE = 500
+"""Further ones per device. An attempt has one line per process, and up to nine for its log."""
 _CLOCK_ERROR = timedelta(days=1)
 """How far the clock of the machine that ran a case may be ahead of this one's."""
 
@@ -63,7 +69,8 @@ def replay(
         registry: The plugins; None for the installed ones.
 
     Raises:
-        DocumentError: The stream does not describe its case, or the description breaks the schema.
+        DocumentError: The stream does not describe its case, the description breaks the schema, or the stream has more
+            lines than a run of its case writes.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
         StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
@@ -92,7 +99,8 @@ def replay_events(
         waiting: Function that is called with each new reason, a text, for which the run waits in a queue.
 
     Raises:
-        DocumentError: The stream does not describe its case, or the description breaks the schema.
+        DocumentError: The stream does not describe its case, the description breaks the schema, or the stream has more
+            lines than a run of its case writes.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
         StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
@@ -101,7 +109,8 @@ def replay_events(
         InvalidRecord: The result breaks its own schema, and was not written.
         KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.
     """
-    events = (event for event in map(parse_event, lines) if event is not None)
+    stream = _Stream(lines)
+    events = iter(stream)
     first = next(_skip_to_start(events, waiting), None)
     if first is None:
         raise DocumentError("No line is an event of a run. Expected the events.jsonl that a bundle writes.")
@@ -116,6 +125,7 @@ def replay_events(
             raise TypeError
     except (KeyError, TypeError, AttributeError) as error:
         raise DocumentError("The first event does not describe the case of the run.") from error
+    stream.most_lines += _LINES_PER_DEVICE * spec.topology.devices
     for setting in list_restricted_settings(spec.to_dict(), declaration_lookup(registry)):
         if setting.reads:  # nothing of the case is executed here, but planning it would read the file
             raise SpecError(
@@ -141,6 +151,31 @@ def replay_events(
     if continues:
         case.record_environment(environment)
     return case.conclude(finished_at=finished)
+
+
+class _Stream:
+    """The events on the lines of a stream, of which it may have as many as a run writes."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines, self.most_lines = lines, _MOST_LINES
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the events; lines that are no event are left out.
+
+        Raises:
+            DocumentError: The stream has too many lines.
+        """
+        count = 0
+        for line in self._lines:
+            count += not line.startswith(FREQUENT)
+            if count > self.most_lines:
+                raise DocumentError(
+                    f"The event stream of this case may have {self.most_lines:,} lines apart from heartbeats and "
+                    "progress; this one has more."
+                )
+            event = parse_event(line)
+            if event is not None:
+                yield event
 
 
 def _read_time(event: Mapping[str, Any]) -> str:

@@ -16,6 +16,8 @@ from dlperf_sdk.errors import DocumentError
 
 MAX_LINE_BYTES = 1024 * 1024
 """Maximum length of a line in bytes. A file with a longer line is refused."""
+MAX_LINES = 1_000_000
+"""Maximum number of lines. A file with more lines is refused."""
 
 
 @frozen
@@ -56,8 +58,8 @@ class Log:
         The text has no line end. Bytes that are not UTF-8 are replaced.
 
         Raises:
-            DocumentError: While iterating: the file cannot be read, is not a regular file, or has a line that is
-                longer than `MAX_LINE_BYTES`.
+            DocumentError: While iterating: the file cannot be read, is not a regular file, has a line that is longer
+                than `MAX_LINE_BYTES`, or more than `MAX_LINES` lines.
         """
         return self._lines
 
@@ -77,6 +79,8 @@ class Log:
                         raise self.error_at(
                             self.line_count, f"is longer than {MAX_LINE_BYTES} bytes: this is not a log"
                         )
+                    if self.line_count > MAX_LINES:
+                        raise self.error_at(self.line_count, f"a log may have {MAX_LINES:,} lines")
                     yield self.line_count, line.decode("utf-8", "replace").rstrip("\r\n")
         except (OSError, ValueError) as error:
             if isinstance(error, DocumentError):
@@ -88,8 +92,8 @@ class Log:
         """Read the remaining lines and return the SHA-256 checksum of the whole file, in hexadecimal.
 
         Raises:
-            DocumentError: The rest of the file cannot be read, is not a regular file, or has a line that is longer
-                than `MAX_LINE_BYTES`.
+            DocumentError: The rest of the file cannot be read, is not a regular file, has a line that is longer than
+                `MAX_LINE_BYTES`, or more than `MAX_LINES` lines.
         """
         for _ in self._lines:
             pass
