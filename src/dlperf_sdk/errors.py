@@ -65,6 +65,8 @@ ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "output": "store"
 
 _MAX_LISTED = 12
 """Maximum number of known names in a message."""
+_MOST_CHARACTERS = 100
+"""Maximum length of the unknown name in a message."""
 
 
 def _sorted(names: Iterable[str]) -> tuple[str, ...]:
@@ -88,9 +90,11 @@ class UnknownName(UsageError, LookupError):
     """Sentence at the end of the message; may be empty."""
 
     def __str__(self) -> str:
-        close = [name for name in self.known if name == ALSO_CALLED.get(str(self.name).lower())]
-        close = close or difflib.get_close_matches(str(self.name), self.known, n=3, cutoff=0.5)
-        parts = [f"There is no {self.kind} named {self.name!r}."]
+        short = str(self.name)[:_MOST_CHARACTERS]
+        close = [name for name in self.known if name == ALSO_CALLED.get(short.lower())]
+        close = close or difflib.get_close_matches(short, self.known, n=3, cutoff=0.5)
+        cut = "…" if len(str(self.name)) > _MOST_CHARACTERS else ""
+        parts = [f"There is no {self.kind} named {short!r}{cut}."]
         if close:
             parts.append(f"Did you mean {close[0]!r}?")
         if not self.known:

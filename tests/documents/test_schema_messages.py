@@ -404,6 +404,7 @@ COSTLY = {
         "a = {" + ".".join(["a"] * 40_000) + " = 1}\n",
         r":1: .*a key is nested more than 64 deep",
     ),
+    "list.toml": ("a = [" + "1," * 200_000 + "]\n", "larger than 262144 bytes"),
     "list.yaml": ("a:\n" + "- 1\n" * 250_000, "larger than"),
     "lists.json": ('{"a": [' + "[]," * 3_000_000 + "1]}", "would take about [0-9]+ MiB of memory"),
     "objects.json": ('{"a": [' + "{}," * 3_000_000 + "1]}", "would take about [0-9]+ MiB of memory"),

@@ -53,10 +53,11 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 def join_errors(errors: Iterable[str]) -> str:
     """Return messages as one text, a line each, without duplicates, in the order in which they first occur.
 
-    The text has the first `MAX_LISTED` (10) messages, and then a line with the number of the others, if there are any.
-    It is empty without messages.
+    The text has the first `MAX_LISTED` (10) messages, and then a line with the number of the others, if there are any;
+    without their number if there may be further ones. It is empty without messages.
     """
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:
         return "\n".join(lines)
-    return "\n".join([*lines[:MAX_LISTED], f"And {len(lines) - MAX_LISTED} more."])
+    number = f"{len(lines) - MAX_LISTED} " if len(lines) < schema.MOST_ERRORS else ""
+    return "\n".join([*lines[:MAX_LISTED], f"And {number}more."])

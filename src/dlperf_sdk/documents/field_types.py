@@ -67,8 +67,10 @@ def keywords_of_type(annotated: Any) -> dict[str, Any]:
     )
 
 
-_NAME = "a name (lower-case letters and digits, and '.', '_' and '-' behind the first)"
-Name = Annotated[str, text("^[a-z0-9][a-z0-9._-]*$", _NAME)]
+_NAME = (
+    "a name (lower-case letters and digits, and '.', '_' and '-' behind the first) of at most 128 characters"
+)
+Name = Annotated[str, text("^[a-z0-9][a-z0-9._-]{0,127}$", _NAME)]
 """Name of a plugin, a precision, a data source and the like."""
 RunId = Annotated[
     str,

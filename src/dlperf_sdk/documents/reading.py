@@ -22,8 +22,8 @@ LARGEST_SPEC = 1024 * 1024
 LARGEST_RESULT = 144 * 1024 * 1024
 """Maximum size in bytes of a file that dlperf-sdk wrote, with every step's time of thousands of ranks."""
 
-_LARGEST_YAML = 256 * 1024
-"""Maximum size in bytes of a file in YAML, whose parser takes 20 times as long as those of JSON and TOML."""
+_LARGEST_BY_HAND = 256 * 1024
+"""Maximum size in bytes of a file in TOML or YAML, whose parsers take 20 to 100 times as long as that of JSON."""
 _MOST_MEMORY = 448 * 1024 * 1024
 """Maximum memory in bytes for a document in JSON: its bytes, its text, and its values."""
 _BYTES_OF = {b"{": 240, b"[": 96, b",": 64, b":": 64}
@@ -43,7 +43,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
 
     Args:
         path: The file. Its suffix is `.json`, `.toml`, `.yaml` or `.yml`, in any case.
-        limit: Maximum size in bytes. For YAML a lower limit applies as well.
+        limit: Maximum size in bytes. For TOML and YAML a lower limit applies as well.
 
     Raises:
         DocumentError: The suffix is another one; the file cannot be read, is not a regular file, is too large, would
@@ -56,7 +56,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
         reason = f"has {suffix}" if path.is_file() else "is a folder" if path.is_dir() else "is not a file"
         reason = reason if path.exists() else "does not exist"
         raise DocumentError(f"{path} {reason}; a document is a file that ends in .json, .toml or .yaml.")
-    data = read_file(path, min(limit, _LARGEST_YAML) if parse is _yaml else limit)
+    data = read_file(path, limit if parse is _json else min(limit, _LARGEST_BY_HAND))
     if parse is _json:
         check_memory(data, str(path))
     text = _text(data, str(path))

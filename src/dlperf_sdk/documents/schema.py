@@ -6,13 +6,14 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dlperf_sdk
 from dlperf_sdk.documents import schema_messages
 from dlperf_sdk.documents.reading import load_document, parse_json
-from dlperf_sdk.documents.validators import deciding_validator, explaining_validator
+from dlperf_sdk.documents.validators import MOST_ERRORS, decide, deciding_validator, explaining_validator
 from dlperf_sdk.errors import DocumentError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
 
 __all__ = [
+    "MOST_ERRORS",
     "NAMES",
     "check",
     "embed_references",
@@ -60,7 +62,8 @@ def check(name: str, document: Any, part: str = "") -> None:
         return
     from jsonschema.exceptions import best_match
 
-    error = best_match(load_explaining_validator(name, part).iter_errors(document))
+    errors = load_explaining_validator(name, part).iter_errors(document)
+    error = best_match(islice(errors, MOST_ERRORS))
     if error is None:
         raise DocumentError(f"The {title} is not valid.")
     raise _refusal(name, title, document, error)
@@ -74,14 +77,11 @@ def is_valid(name: str, document: Any, part: str = "") -> bool:
         document: Plain data.
         part: Name of a definition in the schema's `$defs`; empty: the schema itself.
     """
-    try:
-        return _load_deciding_validator(name, part).is_valid(document)
-    except UnicodeEncodeError:  # half of a surrogate pair: JSON allows it, the fast validator does not
-        return load_explaining_validator(name, part).is_valid(document)
+    return decide(_load_deciding_validator(name, part), document)
 
 
 def list_errors(name: str, document: Any) -> list[DocumentError]:
-    """Return an error for everything in a document that breaks a schema.
+    """Return an error for each part of a document that breaks a schema.
 
     Args:
         name: Name of the schema, one of `NAMES`.
@@ -89,7 +89,7 @@ def list_errors(name: str, document: Any) -> list[DocumentError]:
 
     Returns:
         The errors, each with its `.place`, without duplicates and in no particular order; empty if the document is
-        valid.
+        valid. Of a document with at least `MOST_ERRORS` (100) errors, some may be left out.
 
     Raises:
         DocumentError: The document is of another major version.
@@ -101,9 +101,9 @@ def list_errors(name: str, document: Any) -> list[DocumentError]:
     from jsonschema.exceptions import best_match
 
     errors: dict[str, DocumentError] = {}
-    for error in load_explaining_validator(name, "").iter_errors(document):
+    for error in islice(load_explaining_validator(name, "").iter_errors(document), MOST_ERRORS):
         inner = best_match([error]) or error
-        keys: list[str | None] = [*schema_messages.find_unknown_keys(inner)]
+        keys: list[str | None] = [*schema_messages.find_unknown_keys(inner)[:MOST_ERRORS]]
         for key in keys or [None]:
             refusal = _refusal(name, title, document, inner, key)
             errors[str(refusal)] = refusal
@@ -206,7 +206,7 @@ def load_explaining_validator(name: str, part: str = "") -> Draft202012Validator
         name: Name of the schema, one of `NAMES`.
         part: Name of a definition in the schema's `$defs`; empty: the schema itself.
     """
-    return explaining_validator(_root(name, part), _schemas().values())
+    return explaining_validator(_root(name, part), [*_schemas().values()])
 
 
 def _root(name: str, part: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ Role = Literal["workload", "factor", "context"]
 
 Validator = Callable[[Any, Any, Any], None]
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
 """Pattern of the names of plugins, precisions, data sources and the like."""
 
 
@@ -118,7 +118,7 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
 
 @state_bounds(**keywords_of_type(Name))
 def check_name(_: Any, attribute: Any, value: Any) -> None:
-    """Validate a name: lower-case letters, digits, `.`, `_` and `-`, with a letter or digit first.
+    """Validate a name: at most 128 lower-case letters, digits, `.`, `_` and `-`, with a letter or digit first.
 
     `attribute` is the attrs field, which messages name; `value` is the value to check.
 
@@ -127,8 +127,8 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
         raise SpecError(
-            f"{attribute.name} is {format_value(value)}; it must be a name in lower-case letters, digits, '.', '-' "
-            "and '_'."
+            f"{attribute.name} is {format_value(value)}; it must be a name of at most 128 lower-case letters, digits, "
+            "'.', '-' and '_'."
         )
 
 
