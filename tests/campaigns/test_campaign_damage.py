@@ -219,6 +219,10 @@ def stack_has(function):
 
 DAMAGES = {
     "no time": ("case-started", "time", None),
+    "no time of an end": ("attempt-ended", "time", None),
+    "no time of a session": ("session", "time", None),
+    "unknown case": ("attempt-ended", "case", "another"),
+    "unknown case that is concluded": ("concluded", "case", "another"),
     "no attempt": ("attempt-ended", "attempt", None),
     "attempt as text": ("attempt-ended", "attempt", "1"),
     "unknown status": ("attempt-ended", "status", "splendid"),

@@ -573,7 +573,7 @@ def test_names_differ_and_are_names(store):
     now = datetime.datetime.now(datetime.UTC)
     names = {new_run_id(SPEC, now) for _ in range(50)}
     assert len(names) == 50
-    longest = RunSpec(framework="x" * 200, model="y" * 200, topology="999999n999999d@" + "z" * 100)
+    longest = RunSpec(framework="x" * 128, model="y" * 128, topology="999999n999999d@" + "z" * 100)
     store.open_run(new_run_id(longest, now))
 
 

@@ -66,7 +66,8 @@ class CampaignDirectory:
     """The store with the runs, `runs`."""
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "journal", journal.Journal(self.path / "journal.jsonl"))
+        ids = [case.id for case in self.cases]
+        object.__setattr__(self, "journal", journal.Journal(self.path / "journal.jsonl", ids))
         object.__setattr__(self, "store", ResultStore(self.path / "runs"))
 
     @contextmanager

@@ -12,7 +12,7 @@ import os
 import socket
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,10 +34,12 @@ class Journal:
 
     Args:
         path: The file; it need not exist.
+        cases: Ids of the campaign's cases: an entry about another case is damaged. None if they are unknown.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, cases: Collection[str] | None = None) -> None:
         self.path = path
+        self._cases = None if cases is None else {*cases, None}
 
     def read(self) -> list[dict[str, Any]]:
         """Return the valid entries of all complete lines, in order; empty without a file.
@@ -70,6 +72,8 @@ class Journal:
             try:
                 entry = json.loads(line)
                 field = find_invalid_field(entry)
+                if field is None and self._cases is not None and entry.get("case") not in self._cases:
+                    field = "case"
             except (ValueError, RecursionError):
                 field = ""
             if field is None:
@@ -77,7 +81,9 @@ class Journal:
             elif line.strip() and len(damages) == MOST_DAMAGES:
                 skipped += 1
             elif line.strip():
-                reason = f"its field {field!r} is missing or malformed" if field else "it is not JSON"
+                fault = "is missing or malformed, or names no case of the campaign"
+                fault = fault if field == "case" else "is missing or malformed"
+                reason = f"its field {field!r} {fault}" if field else "it is not JSON"
                 damages.append(f"{self.path}:{number}: The line is skipped: {reason}.")
         if skipped:
             damages.append(f"{self.path}: {skipped:,} further lines are skipped.")

@@ -41,13 +41,14 @@ def _allow_absent(check: _Check) -> _Check:
 
 _COMMON_CHECKS: dict[str, _Check] = {
     "event": _is_text,
+    "time": _is_text,
     "case": _allow_absent(_is_text),
     "notes": _is_texts,
 }
 _CASE: dict[str, _Check] = {"case": _is_text}
 _OF_EVENT: dict[str, dict[str, _Check]] = {
     "session": {"host": lambda value: isinstance(value, dict), "changes": _is_texts},
-    "case-started": {**_CASE, "time": _is_text, "batch_size": _allow_absent(_is_count)},
+    "case-started": {**_CASE, "batch_size": _allow_absent(_is_count)},
     "not-begun": {**_CASE, "status": _is_status, "message": _allow_absent(_is_text)},
     "attempt-started": {**_CASE, "attempt": _is_count},
     "attempt-ended": {
