@@ -106,6 +106,33 @@ def test_the_same_name_has_the_same_stand_in():
     }
 
 
+@pytest.mark.parametrize(
+    ("address", "note"),
+    [
+        ("127.0.0.1", "127.0.0.1:29500 is taken"),
+        ("::1", "[::1]:29500 is taken"),
+        ("2001:db8::5:7", "2001:DB8::5:7 is taken"),
+        ("[2001:db8::5:7]:29500", "[2001:db8::5:7]:29500 is taken"),
+        ("fe80::5%eth0", "fe80::5%eth0 is taken"),
+        ("10.1.2.3", "10.1.2.3:29500 is taken"),
+    ],
+)
+def test_the_address_of_a_node_is_its_host(address, note):
+    nodes = ({"host": "gpu17", "network": {"address": address, "interface": "eth0"}}, {"host": "gpu18"})
+    shared = redact_result(result(hardware=nodes, notes=(note,)))
+    bare = address.strip("[").partition("]")[0]
+    assert bare.lower() not in json.dumps(result_to_dict(shared)).lower()
+    assert [node["host"] for node in shared.hardware] == ["host-1", "host-2"]
+    assert "host-1" in shared.hardware[0]["network"]["address"]
+    assert "host-1" in shared.notes[0]
+
+
+def test_hosts_with_the_same_loopback_address_are_different():
+    nodes = tuple({"host": name, "network": {"address": "127.0.0.1"}} for name in ("gpu17", "gpu18"))
+    shared = redact_result(result(hardware=nodes, notes=()))
+    assert [node["host"] for node in shared.hardware] == ["host-1", "host-2"]
+
+
 def test_words_that_resemble_a_name_are_kept():
     shared = redact_result(full())
     assert "refused host-1, not gpu171; malice; user." in shared.failure.traceback

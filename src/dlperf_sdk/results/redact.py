@@ -40,9 +40,11 @@ _LONGEST_WORD = 80
 _PUBLIC = frozenset(
     {
         *("github.com", "huggingface.co"),
-        *("localhost", "127.0.0.1", "0.0.0.0"),  # noqa: S104 - nothing is bound here
+        *("localhost", "0.0.0.0"),  # noqa: S104 - nothing is bound here
     }
 )
+_LOOPBACK = frozenset({"127.0.0.1", "::1"})
+"""Addresses that every machine has: they do not show that two hosts are the same."""
 _FREE = frozenset({"hardware", "observed", "requested"})
 """Fields of a document that take any value, so that keys in them may be names as well."""
 
@@ -159,13 +161,14 @@ def _name_host(forms: Iterable[str], words: frozenset[str], names: StandIns) -> 
     """Add a stand-in to `names` for all forms of one host: name, address, and name without its domain."""
     spellings: list[str] = []
     for form in forms:
-        bare = re.sub(r"(?<=[^:]):[0-9]+$", "", form)
+        bare = re.sub(r"^(?:\[(.*)\]|([^:]*)):[0-9]+$", r"\1\2", form).partition("%")[0]
         if bare not in _PUBLIC:
             spellings += [bare] if _ADDRESS.fullmatch(bare) else [bare, bare.partition(".")[0]]
     spellings = [form for form in spellings if _is_name(form, words)]
-    known = next(filter(None, map(names.get, spellings)), f"host-{names.count() + 1}")
+    known = (names.get(form) for form in spellings if form not in _LOOPBACK)
+    stand_in = next(filter(None, known), f"host-{names.count() + 1}")
     for form in spellings:
-        names.add(form, known)
+        names.add(form, stand_in)
 
 
 def _is_name(text: str, words: frozenset[str]) -> bool:
@@ -212,8 +215,8 @@ def _enum_words(value: Any) -> Iterator[str]:
 def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     """Yield the hosts, each with all its names; the nodes' own first, so that `host-1` is node 0's."""
     for node in document["hardware"]:
-        keys = (_HOST_KEYS - {"hosts"}) & node.keys()
-        yield tuple(text for key in node if key in keys for _, text in _texts(node[key], key))
+        keys = _HOST_KEYS - {"hosts"}
+        yield tuple(text for key, text in _texts(node, "") if key in keys)
     for key, text in _texts(document, ""):
         if key in _HOST_KEYS or key in _HOST_VARIABLES:
             yield (text,)
