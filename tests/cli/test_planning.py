@@ -15,3 +15,8 @@ def test_commands_have_the_deadline_of_the_start(capsys):
     values = ("--set", "hosts=a,b", "--deadline", "start=20")
     assert main(["plan", "numpy", "linear", "--topology", "2n1d@ssh", *values]) == 0
     assert "ConnectTimeout=10" in capsys.readouterr().out
+
+
+def test_an_interpreter_that_does_not_exist_is_refused(capsys):
+    assert main(["plan", "numpy", "linear", "--python", "/no/such/python"]) == 3
+    assert "there is no such file" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk import environments
-from dlperf_sdk.environments import interpreters, managed, marker, probe
+from dlperf_sdk.environments import managed, marker, probe
 from dlperf_sdk.errors import DocumentError, EnvironmentFailed, PluginError, UnknownName, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec, SourceBuild
 
@@ -661,20 +661,6 @@ def test_a_version_that_the_plugin_refuses_or_nobody_installed_is_an_error(wheel
         environments.prepare("toy", spec("toydep", python=""), "cpu", python="3.99")
     with pytest.raises(UsageError, match=r"none was found"):
         environments.check_interpreter("3.99")
-
-
-@pytest.mark.parametrize(
-    ("specifier", "version", "restricted"),
-    [
-        (">=3.9,<3.12", "3.11", ">=3.9,<3.12,==3.11.*"),
-        (">=3.9,<3.12", "3.11.7", ">=3.9,<3.12,==3.11.7.*"),
-        (">=3.9,<3.12", "3.12", None),
-        (">=3.10.5", "3.10", ">=3.10.5,==3.10.*"),
-        (">=3.10.5", "3.10.4", None),
-    ],
-)
-def test_a_specifier_restricted_to_a_version(specifier: str, version: str, restricted: str | None) -> None:
-    assert interpreters.restrict_specifier(specifier, version) == restricted
 
 
 def test_file_that_is_not_an_interpreter_is_refused(wheels: Path, tmp_path: Path) -> None:

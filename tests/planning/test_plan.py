@@ -167,6 +167,16 @@ def test_accumulation_must_be_declared():
     assert plan("mine", registry=registry, accumulation=2).spec.accumulation == 2
 
 
+def test_a_version_of_python_that_the_plugin_does_not_accept_is_refused():
+    with pytest.raises(
+        Unsupported, match=r'--python 3\.12: torch requested "Python >=3\.11,<3\.12"\. Name a'
+    ):
+        plan("torch", "resnet50", strategy="horovod", topology="1n2d", device="cpu", python="3.12")
+    # Nothing is synchronized on one device, and in a container `python` is a command.
+    plan("torch", "resnet50", strategy="horovod", topology="1n1d", device="cpu", python="3.12")
+    plan("torch", "resnet50", device="cpu", python="3.9", container="podman:image")
+
+
 def test_a_framework_refuses_a_combination_in_its_own_words():
     observed = []
 

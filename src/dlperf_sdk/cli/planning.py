@@ -7,8 +7,7 @@ from typing import Any
 
 from attrs import frozen
 
-from dlperf_sdk import data
-from dlperf_sdk.environments.interpreters import is_version
+from dlperf_sdk import data, environments
 from dlperf_sdk.execution.launch import make_job
 from dlperf_sdk.parity.evidence import describe_parity_run
 from dlperf_sdk.planning import bundle
@@ -17,6 +16,7 @@ from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table, Verbatim
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.part import PARTS
+from dlperf_sdk.spec.python_version import is_version
 from dlperf_sdk.spec.secret_values import is_hash
 
 # Placeholders for what a plan cannot know yet.
@@ -195,10 +195,13 @@ def outline(plan: Plan) -> Outline:
         PluginError: A package of the bundle or a plugin of the plan cannot be used.
         UnknownName: A plugin of the plan is no longer installed.
         SpecError: The data's folder does not exist, or its contents do not fit the model.
+        EnvironmentFailed: The interpreter that the spec names does not exist.
         Unavailable: The data's folder cannot be read, or contains no data; or the launcher's options do not suffice.
         DocumentError: A file in the data's folder is malformed, or not a regular file in this folder.
     """
     spec = plan.spec
+    if spec.python is not None and spec.container is None:
+        environments.check_exists(spec.python)
     source = spec.executed.data
     data.check_exists(source)
     fields = {"source": source.source} | ({} if source.path is None else {"path": source.path})

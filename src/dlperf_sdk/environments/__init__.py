@@ -21,11 +21,13 @@ from dlperf_sdk.environments.variables import worker_variables
 from dlperf_sdk.environments.verification import DamagedFile, repair, verify
 from dlperf_sdk.errors import EnvironmentFailed, UsageError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.spec.python_version import describe_refused_version, is_version, restrict_specifier
 
 __all__ = [
     "DamagedFile",
     "ManagedEnvironment",
     "PreparedEnvironment",
+    "check_exists",
     "check_interpreter",
     "list_environments",
     "list_unlisted_packages",
@@ -37,6 +39,21 @@ __all__ = [
     "verify",
     "worker_variables",
 ]
+
+
+def check_exists(python: str) -> None:
+    """Check that an interpreter that the user names exists. Nothing is started; a version is not looked for.
+
+    Args:
+        python: A program, a command on PATH, the folder of a virtual environment, or a version such as `3.11`.
+
+    Raises:
+        EnvironmentFailed: There is no such file, folder or command.
+    """
+    from dlperf_sdk.environments import given
+
+    if not is_version(python):
+        given.locate_interpreter(python)
 
 
 def check_interpreter(python: str) -> None:
@@ -51,7 +68,7 @@ def check_interpreter(python: str) -> None:
     from dlperf_sdk.environments import given, interpreters
 
     try:
-        if interpreters.is_version(python):
+        if is_version(python):
             interpreters.find(f"=={python}.*", os.environ)
         else:
             given.probe_named_interpreter(python, worker_variables({}, os.environ))
@@ -105,13 +122,10 @@ def prepare(
         # The runner is a program of this machine: it gets this machine's variables, but does not pass them on.
         command = (*inside, python or container.PYTHON)
         return container.make_container_environment(framework, spec, device, command, os.environ)
-    if python is not None and interpreters.is_version(python):
-        restricted = interpreters.restrict_specifier(spec.python, python)
+    if python is not None and is_version(python):
+        restricted = restrict_specifier(spec.python, python)
         if restricted is None:
-            raise EnvironmentFailed(
-                f'--python {python}: {framework} requested "Python {spec.python}". Name a version in that range, or '
-                "leave --python out."
-            )
+            raise EnvironmentFailed(describe_refused_version(framework, spec.python, python))
         spec = attrs.evolve(spec, python=restricted)
     elif python is not None:
         return given.make_given_environment(framework, spec, device, python, variables)

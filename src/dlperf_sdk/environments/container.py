@@ -17,6 +17,7 @@ from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.prepared import CONTAINER, PreparedEnvironment, key_of
 from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.spec.python_version import parse_python_specifier
 from dlperf_sdk.spec.run_spec import RunSpec
 
 PYTHON = "python3"
@@ -152,7 +153,7 @@ def make_container_environment(
         raise EnvironmentFailed(f"The container does not start with `{command_line}`: {message}") from error
     except (KeyError, TypeError) as error:
         raise EnvironmentFailed(f"`{command_line}` is not Python: it printed an invalid answer.") from error
-    if not probe.parse_python_specifier(spec.python).contains(facts.version, prereleases=True):
+    if not parse_python_specifier(spec.python).contains(facts.version, prereleases=True):
         raise EnvironmentFailed(
             f'{framework} requested "Python {spec.python}", and `{command_line}` is {facts.version}.'
         )

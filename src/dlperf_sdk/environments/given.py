@@ -12,6 +12,7 @@ from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.prepared import GIVEN, RUNNING, PreparedEnvironment, key_of
 from dlperf_sdk.errors import EnvironmentFailed
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
+from dlperf_sdk.spec.python_version import parse_python_specifier
 
 
 def make_given_environment(
@@ -32,7 +33,7 @@ def make_given_environment(
         PluginError: The plugin's specification is invalid.
     """
     path, interpreter = probe_named_interpreter(python, variables)
-    if not probe.parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
+    if not parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         raise EnvironmentFailed(
             f'--python {python}: {framework} requested "Python {spec.python}", '
             f'found "Python {interpreter.version}". Name an interpreter of a version that it runs on, or '
@@ -61,7 +62,7 @@ def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[
     Raises:
         EnvironmentFailed: The interpreter does not exist, or does not run as Python.
     """
-    path = _locate(python)
+    path = locate_interpreter(python)
     interpreter = probe.probe_interpreter(path, variables)
     if interpreter is None:
         raise EnvironmentFailed(
@@ -69,6 +70,35 @@ def probe_named_interpreter(python: str, variables: Mapping[str, str]) -> tuple[
             "/usr/bin/python3, or the folder of a virtual environment."
         )
     return path, interpreter
+
+
+def locate_interpreter(python: str) -> Path:
+    """Return the absolute path of an interpreter that the user names, in which links are not resolved.
+
+    `python` is a program, a command on PATH, or the folder of a virtual environment. Nothing is started.
+
+    Raises:
+        EnvironmentFailed: There is no such interpreter.
+    """
+    # The path is not resolved: a virtual environment's python is a link, and Python finds the environment by the
+    # link's path.
+    path = folders.expand_home(python)
+    if path.is_dir():
+        inside = path / "bin" / "python"
+        if inside.is_file():
+            return inside.absolute()
+        raise EnvironmentFailed(
+            f"--python {python} is a folder without bin/python, so no virtual environment. Name an "
+            "interpreter, or the folder of a virtual environment."
+        )
+    if path.is_file():
+        return path.absolute()
+    if "/" not in python and (executable := shutil.which(python)):
+        return Path(executable).absolute()
+    raise EnvironmentFailed(
+        f"--python {python}: there is no such file, and no command of that name on PATH. Name an "
+        "interpreter, for example /usr/bin/python3.11, or the folder of a virtual environment."
+    )
 
 
 def make_running_environment(
@@ -92,7 +122,7 @@ def make_running_environment(
     interpreter = probe.probe_interpreter(path, variables) if path else None
     if path is None or interpreter is None:
         return "this interpreter cannot be started again"
-    if not probe.parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
+    if not parse_python_specifier(spec.python).contains(interpreter.version, prereleases=True):
         return f"this interpreter is Python {interpreter.version}, not {spec.python}"
     try:
         facts = probe.probe_facts(path, variables)
@@ -116,26 +146,4 @@ def _make_environment(
         command=(str(path),),
         key=key_of(framework, device, facts.minor, facts.lock),
         path=facts.prefix,
-    )
-
-
-def _locate(python: str) -> Path:
-    # The path is not resolved: a virtual environment's python is a link, and Python finds the environment by the
-    # link's path.
-    path = folders.expand_home(python)
-    if path.is_dir():
-        inside = path / "bin" / "python"
-        if inside.is_file():
-            return inside.absolute()
-        raise EnvironmentFailed(
-            f"--python {python} is a folder without bin/python, so no virtual environment. Name an "
-            "interpreter, or the folder of a virtual environment."
-        )
-    if path.is_file():
-        return path.absolute()
-    if "/" not in python and (executable := shutil.which(python)):
-        return Path(executable).absolute()
-    raise EnvironmentFailed(
-        f"--python {python}: there is no such file, and no command of that name on PATH. Name an "
-        "interpreter, for example /usr/bin/python3.11, or the folder of a virtual environment."
     )

@@ -18,12 +18,11 @@ from dlperf_sdk.environments import probe
 from dlperf_sdk.environments.installer import uv_binary
 from dlperf_sdk.environments.probe import Interpreter
 from dlperf_sdk.errors import EnvironmentFailed
+from dlperf_sdk.spec.python_version import LAST_PATCH, parse_python_specifier
 
 _CACHE_NAME: dict[tuple[object, ...], Interpreter] = {}
 """Results of searches, by what they depend on: a search starts uv and every Python that there is, which takes seconds,
 and a campaign would do it for each of its cases."""
-_LAST_PATCH = 40
-"""No minor version of Python has had more patch releases than this."""
 _PLACES = re.compile("PATH$|HOME$|PYENV_|UV_|XDG_")
 """The variables that determine where interpreters are."""
 
@@ -87,31 +86,8 @@ def find(specifier: str, environ: Mapping[str, str]) -> Interpreter:
     return interpreter
 
 
-def is_version(python: str) -> bool:
-    """Return True if the text `python` is a version, such as `3.11` or `3.11.7`, not the name of a file or folder."""
-    return re.fullmatch(r"3\.\d+(\.\d+)?", python) is not None
-
-
-def restrict_specifier(specifier: str, version: str) -> str | None:
-    """Return a specifier that accepts the versions of Python in `specifier` that belong to `version`.
-
-    The result is None if there is no such version.
-
-    Args:
-        specifier: A range of versions, such as `>=3.9`; empty for all versions.
-        version: A minor version or a patch release: `3.11` or `3.11.7`.
-
-    Raises:
-        PluginError: `specifier` is not a version specifier.
-    """
-    restricted = f"{specifier},=={version}.*" if specifier.strip() else f"=={version}.*"
-    accepted = probe.parse_python_specifier(restricted)
-    patches = [version] if version.count(".") == 2 else [f"{version}.{patch}" for patch in range(_LAST_PATCH)]
-    return restricted if any(patch in accepted for patch in patches) else None
-
-
 def _search(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]) -> Interpreter:
-    search = _Search(probe.parse_python_specifier(specifier), plain)
+    search = _Search(parse_python_specifier(specifier), plain)
     running = search.look("the running interpreter", Path(sys.executable)) if sys.executable else None
     if running:
         return running
@@ -140,7 +116,7 @@ def _search(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]
 def _may_satisfy(path: Path, specifier: SpecifierSet) -> bool:
     """Return True if an interpreter of this name may satisfy the specifier; `python` and `python3` always may."""
     minor = re.fullmatch(r"python(\d+\.\d+)", path.name)
-    return minor is None or any(f"{minor[1]}.{patch}" in specifier for patch in range(_LAST_PATCH))
+    return minor is None or any(f"{minor[1]}.{patch}" in specifier for patch in range(LAST_PATCH))
 
 
 def _list_on_path(environ: Mapping[str, str]) -> Iterator[Path]:

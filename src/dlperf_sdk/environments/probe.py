@@ -10,7 +10,7 @@ from typing import Any
 
 from attrs import frozen
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -186,23 +186,6 @@ def facts_from(plain: Mapping[str, Any]) -> Facts:
         installed=tuple(Distribution(**distribution) for distribution in plain["installed"]),
         markers={str(name): str(value) for name, value in plain["markers"].items()},
     )
-
-
-def parse_python_specifier(text: str) -> SpecifierSet:
-    """Parse a plugin's range of Python versions.
-
-    Args:
-        text: A version specifier, such as `>=3.11`.
-
-    Raises:
-        PluginError: The text is not a version specifier.
-    """
-    try:
-        return SpecifierSet(text)
-    except InvalidSpecifier as error:
-        raise PluginError(
-            f"The plugin asks for Python {text!r}, which is not a version specifier."
-        ) from error
 
 
 def parse_requirement(text: str) -> Requirement:

@@ -91,6 +91,7 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         environment = framework.environment(device, strategy, spec.model).including(
             DATA_SOURCES[spec.data.source].requirements
         )
+        _check_python(spec, framework, environment)
     with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
         topology.validate_options(spec.topology.nodes, topology_options)
         reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)
@@ -109,3 +110,18 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         samplers=tuple(sorted({name for measurer in registry.measurers() for name in measurer.samplers})),
         distribution=registry.distribution("frameworks", framework.name),
     )
+
+
+def _check_python(spec: RunSpec, framework: Framework, environment: EnvironmentSpec) -> None:
+    """Check that the plugin accepts the version of Python that a spec names. In a container, `python` is a command.
+
+    Raises:
+        Unsupported: The plugin's range of versions for the case does not contain it.
+        PluginError: The plugin's range is not a version specifier.
+    """
+    if spec.python is None or spec.container is not None:
+        return
+    from dlperf_sdk.spec.python_version import describe_refused_version, is_version, restrict_specifier
+
+    if is_version(spec.python) and restrict_specifier(environment.python, spec.python) is None:
+        raise Unsupported(describe_refused_version(framework.name, environment.python, spec.python))
