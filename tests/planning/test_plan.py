@@ -167,6 +167,14 @@ def test_accumulation_must_be_declared():
     assert plan("mine", registry=registry, accumulation=2).spec.accumulation == 2
 
 
+@pytest.mark.parametrize("framework", ["torch", "tensorflow", "mxnet"])
+def test_nccl_is_refused_on_a_device_without_it(framework):
+    for nccl in (True, False):
+        with pytest.raises(Unsupported, match="There is no NCCL on cpu; leave the option nccl out"):
+            plan(framework, "resnet50", topology="1n2d", device="cpu", options={"nccl": nccl})
+    plan(framework, "resnet50", topology="1n2d", device="cpu")
+
+
 def test_a_version_of_python_that_the_plugin_does_not_accept_is_refused():
     with pytest.raises(
         Unsupported, match=r'--python 3\.12: torch requested "Python >=3\.11,<3\.12"\. Name a'

@@ -150,17 +150,20 @@ def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str |
     )
 
 
-def explain_unused_nccl(spec: RunSpec) -> str | None:
-    """Return a sentence that says why the option `nccl`, which switches NCCL off, has no effect in a case.
+def explain_unused_nccl(spec: RunSpec, nccl: bool) -> str | None:
+    """Return a sentence that says why the option `nccl`, which is true by default, has no effect in a case.
 
-    The result is None if the case would use NCCL, so that the option has an effect.
+    The result is None if the option has an effect, or its default and a device that could use NCCL. On other devices,
+    a spec must not name the option at all.
 
     Args:
         spec: The case. Its `device` is resolved, never `auto`.
+        nccl: The option's value.
     """
     if spec.device != "cuda":
-        return f"There is no NCCL on {spec.device}; leave nccl at true."
-    return explain_unused_collective(spec, "nccl", "true")
+        is_named = not nccl or "nccl" in spec.options
+        return f"There is no NCCL on {spec.device}; leave the option nccl out." if is_named else None
+    return None if nccl else explain_unused_collective(spec, "nccl", "true")
 
 
 @define

@@ -130,7 +130,7 @@ class MXNet(Framework):
         - all_reduce over several nodes;
         - nhwc on a CPU;
         - a precision that MXNet lacks on the device, for the model, or with accumulation;
-        - the option `nccl` set to false in a case that would not use NCCL.
+        - the option `nccl` set to false in a case that would not use NCCL, or named on a CPU.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
@@ -144,13 +144,11 @@ class MXNet(Framework):
             return reason
         if cpu and spec.layout == "nhwc":
             return "MXNet's convolutions take NHWC on GPUs only; on a CPU, choose nchw."
-        if options.nccl:
-            return None
-        if spec.strategy == "horovod":
+        if spec.strategy == "horovod" and not options.nccl:
             return (
                 "Horovod uses the library that it was built with, so nccl changes nothing; leave it at true."
             )
-        return explain_unused_nccl(spec)
+        return explain_unused_nccl(spec, options.nccl)
 
 
 def _explain_missing_precision(spec: RunSpec, cpu: bool) -> str | None:

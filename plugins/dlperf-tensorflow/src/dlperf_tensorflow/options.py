@@ -51,7 +51,7 @@ def explain_refused_option(options: TensorFlowOptions, spec: RunSpec) -> str | N
             return reason
     if options.pack_mb and (reason := _pack_mb(options, spec)):
         return reason
-    return None if options.nccl else explain_unused_nccl(spec)
+    return explain_unused_nccl(spec, options.nccl)
 
 
 def _one_process_per_node(spec: RunSpec) -> str | None:

@@ -168,7 +168,7 @@ def _cuda_graph(options: TorchOptions, spec: RunSpec) -> str | None:
 
 
 def _nccl(options: TorchOptions, spec: RunSpec) -> str | None:
-    return None if options.nccl else explain_unused_nccl(spec)
+    return explain_unused_nccl(spec, options.nccl)
 
 
 def _cudnn(options: TorchOptions, spec: RunSpec) -> str | None:
