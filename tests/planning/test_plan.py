@@ -101,7 +101,7 @@ def test_a_plugin_may_say_why_it_lacks_something():
     registry = with_framework(unsupported={"nhwc": "Its convolutions are wrong there."})
     with pytest.raises(Unsupported, match=r"'nhwc'; it offers auto\. Its convolutions are wrong there\.$"):
         plan("mine", registry=registry, layout="nhwc")
-    with pytest.raises(Unsupported, match=r"'nchw'; it offers auto\.$"):
+    with pytest.raises(Unsupported, match=r"'nchw'; it offers auto\. Choose auto\.$"):
         plan("mine", registry=registry, layout="nchw")
 
 
@@ -220,7 +220,8 @@ def test_tf32_is_a_mode_of_one_kind_of_device(monkeypatch):
 
 def test_unsupported_pair_is_refused():
     with pytest.raises(
-        Unsupported, match=r"numpy has no implementation of resnet50: .* implements linear, softmax\."
+        Unsupported,
+        match=r"numpy has no implementation of resnet50: .* implements linear, softmax; choose one",
     ):
         plan(model="resnet50")
 

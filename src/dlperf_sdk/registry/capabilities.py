@@ -85,10 +85,9 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         term = "data source" if kind == "data" else kind
         if value not in known:
             raise UnknownName(term, value, known)
-        reason = framework.unsupported.get(value)
+        reason = framework.unsupported.get(value) or _advice(kind, value, supported)
         raise Unsupported(
-            f"{framework.name} does not offer the {term} {value!r}; it offers {listed(supported)}."
-            + (f" {reason}" if reason else "")
+            f"{framework.name} does not offer the {term} {value!r}; it offers {listed(supported)}. {reason}".rstrip()
         )
     if spec.layout != "auto" and not model.has_images:
         raise Unsupported(
@@ -104,6 +103,19 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
 
 
+def _advice(kind: str, value: str, supported: Iterable[str]) -> str:
+    """Return a sentence that says what to choose among the supported names; empty if there is nothing to choose.
+
+    Instead of a data source, that is a source with the same inputs, such as `images` for `images-dali`.
+    """
+    names = set(supported)
+    if kind == "data":
+        inputs = DATA_SOURCES[value].inputs
+        names = {name for name in names if DATA_SOURCES[name].inputs == inputs} or names
+        names = {DATA_SOURCES[name].usage for name in names}
+    return f"Choose {' or '.join(sorted(names))}." if names else ""
+
+
 def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None:
     """Check that a data source is among the `sources` that can feed the model.
 
@@ -111,7 +123,7 @@ def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None
         Unsupported: `source` is not among `sources`; the message lists them.
     """
     if source not in sources:
-        raise Unsupported(f"{model.name} cannot be fed from {source!r}; it takes {listed(sources)}.")
+        raise Unsupported(f"{model.name} cannot be fed from {source!r}; choose one of {listed(sources)}.")
 
 
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
@@ -153,10 +165,10 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
     """
     part, executed = PARTS[spec.part], spec.executed
     if part.name not in framework.capabilities.parts:
-        reason = framework.unsupported.get(part.name)
+        reason = framework.unsupported.get(part.name, "Choose one of these.")
         raise Unsupported(
             f"{framework.name} cannot measure the part {part.name} alone; it offers "
-            f"{listed(framework.capabilities.parts)}." + (f" {reason}" if reason else "")
+            f"{listed(framework.capabilities.parts)}. {reason}"
         )
     if part.trains:
         replaced = [
@@ -167,7 +179,7 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
             if matters and name not in supported:
                 raise Unsupported(
                     f"The part {part.name} runs with {name}, which {framework.name} does not offer; it offers "
-                    f"{listed(supported)}."
+                    f"{listed(supported)}. Choose another part, or the whole step."
                 )
         return
     if part.reads_input and not DATA_SOURCES[spec.data.source].has_input:

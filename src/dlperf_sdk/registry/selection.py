@@ -79,7 +79,8 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         if trainer is None:
             raise Unsupported(
                 f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
-                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}."
+                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}; choose one of "
+                "these."
             )
         device = device_of(spec.device, framework)
         check_capabilities(spec, device, framework, model)

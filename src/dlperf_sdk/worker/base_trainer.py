@@ -262,8 +262,8 @@ class BaseTrainer(TrainerHooks):
         labels = self.labels(batch)
         if labels is None:
             raise Unsupported(
-                "the batches of %s have no labels outside the framework's graph, so the input cannot be measured alone"
-                % self.request.data["source"]
+                "the batches of %s have no labels outside the framework's graph, so the input cannot be measured "
+                "alone; choose another data source, or the whole step" % self.request.data["source"]
             )
         return Step(None, self.request.batch_size * len(self.process.replicas), labels)
 

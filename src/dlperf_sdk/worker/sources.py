@@ -50,7 +50,10 @@ def _python_dataset(trainer: "BaseTrainer") -> Iterator[Any]:
     from dlperf_sdk.worker.python_dataset import copies_of
 
     if trainer.generator_feed is None:
-        raise Unsupported("the plugin %s has no dataset over a Python generator" % trainer.request.framework)
+        raise Unsupported(
+            "the plugin %s has no dataset over a Python generator; choose python-queue"
+            % trainer.request.framework
+        )
     trainer.loaders = [
         trainer.generator_feed(copies_of(batch), trainer.request) for batch in trainer.host_batches()
     ]

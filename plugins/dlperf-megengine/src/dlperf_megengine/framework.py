@@ -74,7 +74,7 @@ class MegEngine(Framework):
         "amp-fp16": _MIXED,
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
-        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet.",
+        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet; choose fp32.",
         "nhwc": "MegEngine's networks are NCHW in this plugin; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,
         "distributed_replicated": _NO_SERVERS,

@@ -63,7 +63,7 @@ class MindSpore(Framework):
         "amp-fp16": _MIXED,
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
-        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, which MindSpore 2.10 does not support.",
+        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, which MindSpore 2.10 does not support; choose fp32.",
         "cuda": "MindSpore 2.10 has no build for NVIDIA GPUs; choose cpu.",
         "nhwc": "MindSpore's convolutions on a CPU take NCHW only; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,

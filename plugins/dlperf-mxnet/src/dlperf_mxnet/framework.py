@@ -88,9 +88,9 @@ class MXNet(Framework):
             "MXNet's dist_async has its servers update the weights, and here the workers do, because BERT's clip needs "
             "the norm of all gradients; choose parameter_server, which is synchronous."
         ),
-        "inductor": "It is torch's; MXNet's compiler is graph (hybridize).",
-        "xla": "MXNet's compiler is graph (hybridize).",
-        "cinn": "It is Paddle's; MXNet's compiler is graph (hybridize).",
+        "inductor": "It is torch's compiler; choose graph (hybridize).",
+        "xla": "MXNet does not use XLA; choose graph (hybridize).",
+        "cinn": "It is Paddle's compiler; choose graph (hybridize).",
     }
     tuning_variables = (
         "MXNET_CPU_WORKER_NTHREADS",
@@ -135,9 +135,8 @@ class MXNet(Framework):
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:
             return (
-                "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node; over several nodes "
-                "its replicas meet in the kvstore `dist_sync`, which is --strategy parameter_server, or by --strategy "
-                "horovod."
+                "MXNet's own all-reduce (the kvstores `device` and `nccl`) stays within a node. Over several nodes, "
+                "choose --strategy parameter_server (the kvstore `dist_sync`) or --strategy horovod."
             )
         reason = _explain_missing_precision(spec, cpu)
         if reason:

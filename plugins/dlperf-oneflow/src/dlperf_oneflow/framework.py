@@ -68,22 +68,22 @@ class OneFlow(Framework):
     unsupported: ClassVar[Mapping[str, str]] = {
         "amp-bf16": _NARROW,
         "fp16": _NARROW,
-        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet.",
+        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet; choose fp32.",
         "nhwc": (
             "On a CPU OneFlow's channels-last convolutions and batch norms (ONEFLOW_ENABLE_NHWC) give wrong numbers "
             "and no error; on a GPU they are not tested yet. Leave the layout at auto."
         ),
         "trace": (
             "The profiler of OneFlow 0.9 waits for a GPU when it stops, also if it records the CPU only, and ends the "
-            "process where there is none; on a GPU it is not tested yet."
+            "process where there is none; on a GPU it is not tested yet. Leave out the trace."
         ),
         "parameter_server": _NO_SERVERS,
         "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support OneFlow; choose all_reduce, which is OneFlow's own.",
-        "inductor": "It is torch's; OneFlow's compiler is graph (nn.Graph).",
-        "xla": "OneFlow's compiler is graph (nn.Graph).",
-        "cinn": "It is Paddle's; OneFlow's compiler is graph (nn.Graph).",
+        "inductor": "It is torch's compiler; choose graph (nn.Graph).",
+        "xla": "OneFlow does not use XLA; choose graph (nn.Graph).",
+        "cinn": "It is Paddle's compiler; choose graph (nn.Graph).",
     }
     tuning_variables = ("ONEFLOW_ENABLE_NHWC",)
     Options: ClassVar[type[Any]] = OneFlowOptions
@@ -111,8 +111,8 @@ class OneFlow(Framework):
             )
         if spec.precision == "amp-fp16" and spec.compiler == "graph":
             return (
-                "A graph's enable_amp has no effect on a CPU and gives no warning, and on a GPU it is not verified "
-                "yet; choose the compiler none."
+                "Mixed precision in OneFlow's graphs (enable_amp) is not verified yet; choose the compiler none, or "
+                "fp32."
             )
         if spec.compiler == "graph" and spec.accumulation != 1:
             return (

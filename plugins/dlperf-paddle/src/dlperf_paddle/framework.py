@@ -83,8 +83,8 @@ class Paddle(Framework):
         "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
         "horovod": "Horovod does not support Paddle; choose all_reduce, which is Paddle's own DataParallel.",
-        "inductor": "It is torch's; Paddle's compilers are graph (to_static) and, on GPUs, cinn.",
-        "xla": "Paddle's compilers are graph (to_static) and, on GPUs, cinn.",
+        "inductor": "It is torch's compiler; choose graph (to_static) or, on a GPU, cinn.",
+        "xla": "The plugin does not use XLA; choose graph (to_static) or, on a GPU, cinn.",
     }
     tuning_variables = (
         "FLAGS_allocator_strategy",

@@ -64,12 +64,12 @@ class TensorFlow(Framework):
         "parameter_server": _ASYNCHRONOUS_SERVERS,
         "distributed_replicated": _ASYNCHRONOUS_SERVERS,
         "horovod": (
-            "Horovod is a separate package, which this plugin does not use; TensorFlow's own average of gradients, "
-            "over NCCL or gRPC rings, is all_reduce."
+            "This plugin does not use Horovod; choose all_reduce, TensorFlow's own average of gradients over NCCL or "
+            "gRPC rings."
         ),
         "graph": "A tf.function's graph is what runs under none already; choose none, or xla.",
-        "inductor": "inductor is torch's compiler; TensorFlow's is xla.",
-        "cinn": "CINN is Paddle's compiler; TensorFlow's is xla.",
+        "inductor": "inductor is torch's compiler; choose xla, which is TensorFlow's.",
+        "cinn": "CINN is Paddle's compiler; choose xla, which is TensorFlow's.",
     }
     tuning_variables = (
         "TF_CPP_MAX_VLOG_LEVEL",
@@ -122,7 +122,7 @@ def _explain_server_limits(spec: RunSpec) -> str | None:
     if spec.device != "cpu":
         return (
             "With parameter_server_async TensorFlow's servers compute. On GPUs they would not get the requested "
-            "precision, and their memory would not be measured; run with --device cpu, or with all_reduce."
+            "precision, and their memory would not be measured; choose --device cpu, or all_reduce."
         )
     if spec.compiler == "xla":
         return (

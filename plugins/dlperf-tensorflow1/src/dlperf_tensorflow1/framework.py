@@ -78,8 +78,8 @@ class TensorFlow1(Framework):
         "tf32": "TensorFlow 1.15 is older than TF32, and its CUDA libraries have none; choose fp32.",
         "parameter_server_async": "The plugin's parameter servers are synchronous; choose parameter_server.",
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none; choose none, or xla.",
-        "inductor": "inductor is torch's compiler; TensorFlow's is xla.",
-        "cinn": "CINN is Paddle's compiler; TensorFlow's is xla.",
+        "inductor": "inductor is torch's compiler; choose none, or xla.",
+        "cinn": "CINN is Paddle's compiler; choose none, or xla.",
     }
     tuning_variables = (
         "TF_CPP_MAX_VLOG_LEVEL",

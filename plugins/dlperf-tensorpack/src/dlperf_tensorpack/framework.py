@@ -49,7 +49,7 @@ class Tensorpack(Framework):
         ),
         "parameter_server_async": "AsyncMultiGPUTrainer is not used yet; choose parameter_server.",
         "horovod": "HorovodTrainer needs Horovod, which this plugin does not install yet; choose all_reduce.",
-        "graph": "TensorFlow 1 always runs a graph, which is the compiler none.",
+        "graph": "TensorFlow 1 always runs a graph, which is the compiler none; choose none.",
         "inductor": "inductor is torch's compiler; choose none.",
         "xla": "XLA of TensorFlow 1.15 is not tested yet; choose none.",
         "cinn": "CINN is Paddle's compiler; choose none.",

@@ -42,7 +42,7 @@ def require_capability(name: str, capability: Tuple[int, ...], precision: Precis
     """
     if capability < AMPERE and (precision.tf32 or precision.products == "bfloat16"):
         raise Unsupported(
-            "%s has compute capability %s; %s needs %s (Ampere) or later"
+            "%s has compute capability %s; %s needs %s (Ampere) or later: choose fp32"
             % (name, _join(capability), "TF32" if precision.tf32 else "bfloat16", _join(AMPERE))
         )
 

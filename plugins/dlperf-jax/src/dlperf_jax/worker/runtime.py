@@ -90,7 +90,7 @@ class JaxRuntime(Runtime):
             ) from None
         if len(devices) < count:
             raise Unsupported(
-                "JAX %s finds %d of %d devices (CUDA_VISIBLE_DEVICES is %r)"
+                "JAX %s finds %d of %d devices (CUDA_VISIBLE_DEVICES is %r); choose a smaller topology"
                 % (jax.__version__, len(devices), count, os.environ.get("CUDA_VISIBLE_DEVICES"))
             )
         if self.request.device == "cuda":

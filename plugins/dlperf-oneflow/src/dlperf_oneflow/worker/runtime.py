@@ -45,8 +45,8 @@ class OneFlowRuntime(Runtime):
             require_gpus("OneFlow %s" % flow.__version__, int(flow.cuda.is_available()))
         if self.syncs_gradients and flow.env.get_world_size() != self.cluster.world_size:
             raise Unsupported(
-                "OneFlow sees %d processes where %d should meet; it reads WORLD_SIZE and the like when it is imported"
-                % (flow.env.get_world_size(), self.cluster.world_size)
+                "OneFlow sees %d processes where %d should meet; it reads WORLD_SIZE and the like when it is imported: "
+                "leave them out of env" % (flow.env.get_world_size(), self.cluster.world_size)
             )
         # TF32 is decided where cuBLAS and cuDNN are first used.
         os.environ["NVIDIA_TF32_OVERRIDE"] = "1" if precision.tf32 else "0"
