@@ -212,7 +212,7 @@ def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
             there is one.
 
     Raises:
-        ValueError: There is no failure, or one is of an unknown kind.
+        ValueError: There is no failure, or one has a kind that is not in this list, such as `interrupted`.
     """
     return min(
         failures, key=lambda failure: (_CAUSES.index(failure["kind"]), failure.get("type") is not None)

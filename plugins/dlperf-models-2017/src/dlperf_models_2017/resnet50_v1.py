@@ -87,10 +87,11 @@ class ResNet50V1(ResNet50):
         return tuple(terms)
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum, whose learning rate is proportional to `global_batch_size`.
+        """Return SGD with momentum, whose learning rate grows with `global_batch_size`.
 
-        For B samples per step over all replicas, the rate is 0.1 · B / 256 after a warm-up, and 0.1 · min(B, 256) / 256
-        without one. The option `learning_rate` of `options` replaces both.
+        With B samples per step over all replicas and the learning-rate policy `warmup`, the rate rises to
+        0.1 · B / 256; with `constant`, it is 0.1 · min(B, 256) / 256. The option `learning_rate` of `options` replaces
+        both. Momentum and weight decay are the options'.
         """
         recipe = super().optimizer(options, global_batch_size)
         rates = {}

@@ -110,7 +110,8 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
     """Return a mismatch for each reason why a printed cell is wrong; empty if the figures confirm all cells.
 
-    They are in the order of the documents' tables; speedups of single figures come last.
+    They are in the order of the documents' tables. Those about a speedup beside a figure, which is in no table of
+    speedups, come last.
 
     Args:
         figures: All figures of the collection, not a part of them.

@@ -163,9 +163,9 @@ class TorchTrainer(ReplicaState):
         return value.double()
 
     def observe_settings(self):
-        """Return a dict: `precision`, `compiler`, `layout` (None if unknown) and `strategy` (None for none) in effect.
+        """Return a dict of the `precision`, `compiler`, `layout` (None if unknown) and `strategy` (or None) in effect.
 
-        Flags are `fused_optimizer`, `cuda_graph` (a graph was replayed) and `triton_kernels` (the plugin's are in use).
+        It also has booleans: `fused_optimizer`, `cuda_graph` (one was replayed), `triton_kernels` (ours are used).
         """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
