@@ -173,6 +173,12 @@ def test_a_launch_beyond_the_hard_limit_of_descriptors_names_it(tmp_path):
     assert "Raise `ulimit -n`, which is 128" in failure["message"]
 
 
+def test_an_interpreter_that_cannot_be_started_for_want_of_descriptors_is_not_missing(tmp_path):
+    failure = measured(tmp_path, 2, 8)
+    assert failure["kind"] == "unavailable"
+    assert failure["message"].endswith("Too many open files. Raise `ulimit -n`, which is 8.")
+
+
 def test_a_case_whose_launcher_cannot_be_executed_fails_and_names_it(tmp_path):
     failure = measured(tmp_path, 2, 256, program="#!/nowhere/sh\n", others="/nowhere")
     assert failure["kind"] == "unavailable"

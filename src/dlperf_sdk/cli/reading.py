@@ -43,16 +43,17 @@ def validate(
         return _directory(path, common)
     document = load_document(path, LARGEST_RESULT)
     kind = kind_of(document)
+    version = str(document.get("schema_version", schema.version(kind)))
     if kind in ("run-spec", "campaign"):
         _check_written(path, kind, document)
     try:
-        check = (
-            partial(_read_result, path) if kind == "result" else _READ.get(kind, partial(_check_schema, kind))
-        )
-        problems = check(document)
+        if kind == "result":
+            document = {}  # it is read again with its records, and both would be in memory
+            problems = _read_result(path)
+        else:
+            problems = _READ.get(kind, partial(_check_schema, kind))(document)
     except DlperfError as error:
         raise DocumentError(f"{path}: {error}") from error
-    version = str(document.get("schema_version", schema.version(kind)))
     if common.json:
         plain = {"file": str(path), "kind": kind, "schema_version": version, "valid": not problems}
         emit({**plain, "contradictions": list(problems)} if problems else plain)
@@ -195,7 +196,7 @@ def _read_published(document: dict[str, Any]) -> tuple[str, ...]:
     return ()
 
 
-def _read_result(path: Path, _: dict[str, Any]) -> tuple[str, ...]:
+def _read_result(path: Path) -> tuple[str, ...]:
     """Check a result together with the records in its directory."""
     from dlperf_sdk.results.consistency import list_contradictions
     from dlperf_sdk.results.store import ResultStore

@@ -15,7 +15,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from dlperf_sdk.environments.redact import redact
-from dlperf_sdk.errors import EnvironmentFailed, PluginError
+from dlperf_sdk.errors import EnvironmentFailed, PluginError, Unavailable
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 
 SCRIPT = Path(__file__).with_name("probe_script.py")
 
@@ -157,16 +158,23 @@ def read_output(command: Sequence[str], environ: Mapping[str, str]) -> str:
 
     Raises:
         OSError: The program does not start.
+        Unavailable: It does not start because a resource of this machine ran out, such as descriptors.
         subprocess.SubprocessError: The program has a nonzero exit code, or takes longer than `PATIENCE` (60) seconds.
     """
-    done = subprocess.run(
-        command,
-        env=dict(environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=PATIENCE,
-        check=True,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=True,
+        )
+    except OSError as error:
+        shortage = describe_exhaustion(error, "The controller")
+        if shortage is not None:
+            raise Unavailable(shortage) from error
+        raise
     return done.stdout.decode("utf-8", "replace").strip()
 
 

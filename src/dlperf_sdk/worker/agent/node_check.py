@@ -9,6 +9,7 @@ from dlperf_sdk.worker import network
 from dlperf_sdk.worker.agent import hardware, preflight
 from dlperf_sdk.worker.agent.launch_commands import needs_other_nodes
 from dlperf_sdk.worker.bundled import unpack
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.gpu import devices
 from dlperf_sdk.worker.processes import port_count
 from dlperf_sdk.worker.request import Request
@@ -68,7 +69,9 @@ def introduce(
         if unfit is None and not address.startswith("127."):
             doorbell = preflight.Doorbell(address, ports)
     except (OSError, BadZipFile) as error:
-        unfit = {"kind": "unavailable", "message": "cannot be prepared: %s" % error}
+        shortage = describe_exhaustion(error, "Its agent")
+        reason = "lacks a resource. %s" % shortage[:-1] if shortage else "cannot be prepared: %s" % error
+        unfit = {"kind": "unavailable", "message": reason}
     hello["facts"]["network"] = {"address": address, "interface": network.interface_of(address)}
     if unfit is not None:
         return Introduction(dict(hello, unfit=unfit), bundle, None)
@@ -107,7 +110,7 @@ def choose_resources(
     try:
         return _chosen(request, node, message, ports)
     except Exception as error:
-        reason = "%s: %s" % (type(error).__name__, error)
+        reason = describe_exhaustion(error, "Its agent") or "%s: %s" % (type(error).__name__, error)
         return {
             "event": "unprepared",
             "message": "Node %d cannot choose its devices and ports: %s" % (node, reason),
