@@ -38,14 +38,15 @@ _DISAGREEMENTS = (
     "latter. There are three kinds:"
 )
 _KINDS = (
-    ("number", "The printed number differs from the computed one."),
+    ("wrong number", "The printed number differs from the computed one."),
     (
-        "label",
+        "wrong label",
         "The heading of the number does not match what was run. The number is right, or only its last digit differs.",
     ),
     (
         "last digit",
-        "The printed number is at most one unit of its last digit away: it was rounded in another way.",
+        "The printed number, with as many decimals as its table has, is at most one unit of the last one away: it was "
+        "rounded in another way.",
     ),
 )
 _PROTOCOL = (

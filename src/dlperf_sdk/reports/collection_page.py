@@ -117,7 +117,7 @@ def _describe_cause(members: Sequence[Disagreement]) -> str:
 
 KIND = "kind"
 """Title of the column that tells wrong numbers, wrong labels and rounding apart."""
-_NUMBER, _LABEL, _ROUNDING = "number", "label", "last digit"
+_NUMBER, _LABEL, _ROUNDING = "wrong number", "wrong label", "last digit"
 
 
 def _kind(members: Sequence[Disagreement]) -> str:
@@ -138,7 +138,9 @@ def count_disagreements(cells: Sequence[Sequence[Disagreement]]) -> str:
         cells: For each printed cell that disagrees with the figures, its disagreements, as `group_cells` returns them.
     """
     kinds = Counter(map(_kind, cells))
-    return " and ".join(format_count(kinds[kind], kind) for kind in (_NUMBER, _LABEL) if kinds[kind])
+    return " and ".join(
+        format_count(kinds[kind], kind.removeprefix("wrong ")) for kind in (_NUMBER, _LABEL) if kinds[kind]
+    )
 
 
 def describe_rounding(cells: Sequence[Sequence[Disagreement]]) -> str:

@@ -261,7 +261,7 @@ QUESTIONS = {
         "Source disagreements",
         "caption",
         "DLPerf v1.0",
-        "7 numbers and 58 labels disagree",
+        "9 numbers and 57 labels disagree",
     ),
 }
 """Question → the link that is followed, the element with the answer, its beginning, and the answer."""

@@ -35,7 +35,8 @@ class Mismatch:
     difference: float | None = None
     """The printed number over the computed one, minus 1; None if the number is right."""
     is_rounding: bool = False
-    """True if the printed number is at most one unit of its last digit away from the computed one, rounded like it."""
+    """True if the printed number, read with the decimals of its table, is at most one unit of the last one away from
+    the computed number."""
     figure: PublishedFigure | None = None
     """The figure of a printed speedup; None for a cell of a table with several figures."""
 
@@ -174,8 +175,10 @@ def _reasons(
     for (number, decimals), value in zip(printed_numbers, values, strict=True):
         if not agrees(number, decimals, value):
             difference = number / value.number - 1 if value.number else None
+            # A number with fewer decimals than its table has is not rounded like the others.
+            digits = max(decimals, value.decimals)
             is_rounding = (
-                not value.quantity and abs(number - round(value.number, decimals)) <= 10.0**-decimals + 1e-9
+                not value.quantity and abs(number - round(value.number, digits)) <= 10.0**-digits + 1e-9
             )
             reason = f"{number:.{decimals}f} is printed{_describe_origin(number, value, figures)}"
             yield reason, difference, is_rounding
