@@ -8,7 +8,16 @@ import pytest
 ms = pytest.importorskip(
     "mindspore", reason="the worker half needs MindSpore, which is not in this environment"
 )
+from dlperf_mindspore.worker.devices import take_device  # noqa: E402
 from dlperf_mindspore.worker.resnet50 import batch_norm  # noqa: E402
+
+from dlperf_sdk.worker.unsupported import Unsupported  # noqa: E402
+
+
+@pytest.mark.parametrize(("device", "needed"), [("npu", "Huawei's CANN"), ("cuda", "cuDNN")])
+def test_a_device_that_is_not_here_is_refused_with_a_next_step(device, needed):
+    with pytest.raises(Unsupported, match=f"cannot use .*; install .*{needed}, or run with --device cpu"):
+        take_device(device, 0)
 
 
 def losses(trainer, steps):

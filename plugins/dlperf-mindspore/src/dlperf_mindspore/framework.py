@@ -41,7 +41,7 @@ class MindSporeOptions:
 
 
 class MindSpore(Framework):
-    """The plugin for MindSpore 2.10 on CPUs: eager (PyNative) or compiled (`mindspore.jit`), with its collectives."""
+    """The plugin for MindSpore 2.10: eager (PyNative) or compiled (`mindspore.jit`), with its collectives."""
 
     name = "mindspore"
     runtime = "dlperf_mindspore.worker.runtime:MindSporeRuntime"
@@ -51,7 +51,7 @@ class MindSpore(Framework):
     }
     processes = "dlperf_mindspore.processes:processes"
     capabilities = Capabilities(
-        devices={"cpu"},
+        devices={"cpu", "cuda", "npu"},
         precisions=PRECISIONS,
         compilers={"none", "graph"},
         strategies=STRATEGIES,
@@ -63,9 +63,8 @@ class MindSpore(Framework):
         "amp-fp16": _MIXED,
         "amp-bf16": _MIXED,
         "fp16": _MIXED,
-        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, which MindSpore 2.10 does not support; choose fp32.",
-        "cuda": "MindSpore 2.10 has no build for NVIDIA GPUs; choose cpu.",
-        "nhwc": "MindSpore's convolutions on a CPU take NCHW only; leave the layout at auto.",
+        "tf32": "tf32 is a mode of NVIDIA GPUs' matrix units, and is not tested yet; choose fp32.",
+        "nhwc": "MindSpore's convolutions on a CPU take NCHW only, and so do the plugin's; leave the layout at auto.",
         "parameter_server": _NO_SERVERS,
         "distributed_replicated": _NO_SERVERS,
         "parameter_server_async": _NO_SERVERS,
@@ -78,7 +77,10 @@ class MindSpore(Framework):
     Options: ClassVar[type[Any]] = MindSporeOptions
 
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
-        """Return the environment, with a lock file; `device`, `strategy` and `model` make no difference."""
+        """Return the environment, with a lock file; `device`, `strategy` and `model` make no difference.
+
+        MindSpore has the same build for CPUs, NPUs and GPUs.
+        """
         return EnvironmentSpec(
             python=_PYTHON,
             requirements=_REQUIREMENTS,

@@ -1,6 +1,7 @@
-"""The runtime of MindSpore in a worker process: threads, seed, and the group of replicas."""
+"""The runtime of MindSpore in a worker process: device, threads, seed, and the group of replicas."""
 
 import atexit
+import itertools
 import os
 import sys
 
@@ -9,6 +10,7 @@ from mindspore import communication
 from mindspore.graph.api import _pynative_executor
 
 from dlperf_mindspore.processes import STRATEGIES
+from dlperf_mindspore.worker.devices import take_device
 from dlperf_sdk.worker.interface import Runtime
 
 _OUT_OF_MEMORY = ("Allocate memory failed", "memory isn't enough", "std::bad_alloc", "Cannot allocate memory")
@@ -16,17 +18,29 @@ _OUT_OF_MEMORY = ("Allocate memory failed", "memory isn't enough", "std::bad_all
 
 
 class MindSporeRuntime(Runtime):
-    """One process that owns one CPU device, which computes with the threads of the process."""
+    """One process that owns one device: a CPU with the process's threads, an NPU, or the GPU in CUDA_VISIBLE_DEVICES.
 
-    # MindSpore executes operations on a CPU before it returns.
-    clock = "blocking"
+    Raises:
+        Unsupported: There are several replicas, and the plugin lacks the strategy.
+    """
+
     strategies = STRATEGIES
 
+    def __init__(self, request, cluster, process):
+        super().__init__(request, cluster, process)
+        self.on_cpu = request.device == "cpu"
+        # MindSpore executes operations on a CPU before it returns.
+        self.clock = "blocking" if self.on_cpu else "event"
+
     def start(self):
-        """Set MindSpore's threads, mode, device and seed; join the other processes if gradients are synchronized."""
+        """Set MindSpore's threads, mode, device and seed; join the other processes if gradients are synchronized.
+
+        Raises:
+            Unsupported: MindSpore cannot use the device.
+        """
         self.threads = int(os.environ.get("OMP_NUM_THREADS", "1"))
         ms.set_context(mode=ms.PYNATIVE_MODE)
-        ms.set_device("CPU")
+        take_device(self.request.device, self.process.devices[0] if self.request.device == "npu" else 0)
         if self.syncs_gradients:
             communication.init()
         self.seed()
@@ -35,7 +49,8 @@ class MindSporeRuntime(Runtime):
         """Seed MindSpore's generators with the request's seed plus the replica's global index.
 
         Returns:
-            False: on a CPU, the operator of dropout has a state that a new seed does not change.
+            False: on a CPU, the operator of dropout has a state that a new seed does not change. Other devices are not
+            tested.
         """
         ms.set_seed(self.request.seed + self.process.replicas[0])
         return False
@@ -43,6 +58,27 @@ class MindSporeRuntime(Runtime):
     def synchronize(self):
         """Wait until MindSpore has executed all enqueued operations."""
         _pynative_executor.sync()
+        if not self.on_cpu:
+            ms.runtime.synchronize()
+
+    def mark(self):
+        """Record an event on the device without waiting, and return it."""
+        event = ms.runtime.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def elapsed(self, marks):
+        """Return the seconds between neighboring events of `marks`, which `mark` returned."""
+        return [start.elapsed_time(end) / 1000.0 for start, end in itertools.pairwise(marks)]
+
+    def reset_peak_memory(self):
+        """Set the peak that `peak_memory` returns to the memory in use now."""
+        if not self.on_cpu:
+            ms.runtime.reset_peak_memory_stats()
+
+    def peak_memory(self):
+        """Return the peak of device memory in use since `reset_peak_memory`, in bytes; None on a CPU."""
+        return None if self.on_cpu else ms.runtime.max_memory_allocated()
 
     def facts(self):
         """Return a dict of facts for the record: versions, threads, instruction set and transport.
