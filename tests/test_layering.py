@@ -193,3 +193,24 @@ def test_each_framework_adds_little_to_the_base_trainer() -> None:
     assert files
     lines = {path.parts[-3]: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     assert {name: count for name, count in lines.items() if count > MOST_TRAINER_LINES} == {}
+
+
+def test_the_core_names_no_framework() -> None:
+    """No value, name or import in the core is that of a framework with a plugin; help texts and examples may be."""
+    folders = PACKAGE.parents[1].glob("plugins/*")
+    frameworks = {
+        path.name.removeprefix("dlperf-")
+        for path in folders
+        if "dlperf_sdk.frameworks" in (path / "pyproject.toml").read_text(encoding="utf-8")
+    }
+    assert len(frameworks) >= 10
+    named = []
+    for path in MODULES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            words = {getattr(node, name, None) for name in ("id", "attr", "value")}
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                modules = [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
+                words = {module.partition(".")[0].removeprefix("dlperf_") for module in modules}
+            if frameworks & {word for word in words if isinstance(word, str)}:
+                named.append(f"{path.name}:{getattr(node, 'lineno', 0)}")
+    assert not named
