@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,42 @@ def test_a_preset_s_data_are_in_the_current_directory_and_skipped_where_missing(
     assert planned == {("images", str(tmp_path / "images")), ("synthetic", None)}
     assert skipped == {"text"}
     assert {entry.refusal[0] for entry in entries if entry.refusal} == {"missing"}
+
+
+GUIDE = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "campaigns.md"
+
+
+def small_file(name: str) -> str:
+    """Return the campaign file `name` from the guide's section about small size."""
+    blocks = re.findall(r"(?:^ {4}.*\n|^\n)+", GUIDE.read_text(encoding="utf-8"), re.MULTILINE)
+    (block,) = [block for block in map(textwrap.dedent, blocks) if f"\nname: {name}\n" in block]
+    return block
+
+
+@pytest.mark.parametrize(
+    ("preset", "file_name", "planned", "skipped"),
+    [
+        ("tf-cnn-2017", "small", 8, 0),
+        ("tensorpack-2017", "small", 12, 0),
+        ("dlperf-v1", "small-v1", 96, 36),
+    ],
+)
+def test_the_guide_s_small_preset_is_planned_on_two_cpus(
+    tmp_path, monkeypatch, preset, file_name, planned, skipped
+):
+    """On real data, if the preset has any. What is skipped is what a CPU lacks."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("images", "text"):
+        (tmp_path / folder).mkdir()
+    text = small_file(file_name).replace("preset:tf-cnn-2017", f"preset:{preset}")
+    _, entries = planning.plan_campaign(file.load_campaign(written(tmp_path, text)), REGISTRY)
+    ran = [entry.case.spec for entry in entries if entry.refusal is None]
+    assert {(item.device, item.batch_size) for item in ran} == {("cpu", 2)}
+    assert {str(item.topology) for item in ran} == {"1n1d", "1n2d"}
+    refused = [entry for entry in entries if entry.refusal is not None]
+    assert (len(ran), len(refused)) == (planned, skipped)
+    assert {(entry.refusal[0], entry.case.spec.precision) for entry in refused} <= {
+        ("unsupported", "amp-fp16")
+    }
+    if preset == "dlperf-v1":
+        assert sum(item.data.source in ("images", "text") for item in ran) == planned / 2
