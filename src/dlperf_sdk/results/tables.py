@@ -214,7 +214,7 @@ def _limit_rows(rows: Iterable[tuple[Any, ...]], largest: float) -> Iterator[tup
 
 def explain_query(reason: str) -> UsageError:
     """Return the error for a query that the database refused, from the database's own message `reason`."""
+    short = " ".join(reason.split()).rstrip(".")
     return UsageError(
-        f"The query failed: {' '.join(reason.split())}. `dlperf query` without a query shows the tables and their "
-        "columns."
+        f"The query failed: {short}. `dlperf query` without a query shows the tables and their columns."
     )
