@@ -126,7 +126,7 @@ class Hooks:
 
     @hookspec
     def dlperf_error(self, run_id: str, failure: Failure) -> None:
-        """Handle the failure of the case. Fires once, before `dlperf_result`.
+        """Handle the failure of a case. Fires once for a case that failed, directly before `dlperf_result`.
 
         Args:
             run_id: The run.

@@ -49,8 +49,11 @@ class Accuracy:
         """Return the quality of predictions.
 
         Args:
-            outcomes: For each prediction, at least one: the relative error of its throughput as a fraction, and True
-                if its interval contains the published throughput.
+            outcomes: A pair per prediction: the relative error of the predicted throughput, as a fraction; and True if
+                the prediction's interval contains the published throughput.
+
+        Raises:
+            ZeroDivisionError: There are no predictions.
         """
         errors = sorted(abs(error) for error, _ in outcomes)
         large = [is_covered for error, is_covered in outcomes if abs(error) > LARGE_ERROR]
@@ -68,12 +71,12 @@ def validate(examples: tuple[Example, ...]) -> Accuracy | None:
     """Predict the series of each release with a model that is learned from the other releases.
 
     Args:
-        examples: Examples of published series that all have the same depth: equal numbers of nodes or devices before
-            and after.
+        examples: Examples of published series. All have the same depth, that is, equal values of `Example.last` and
+            equal values of `Example.target`.
 
     Returns:
         The quality of these predictions, the same object for equal examples. None if there are no examples, or if for
-        some release the others have fewer than `MIN_EXAMPLES` examples.
+        some release the others have fewer than `MIN_EXAMPLES` (19) examples.
     """
     outcomes = []
     for release in sorted({example.release for example in examples}):

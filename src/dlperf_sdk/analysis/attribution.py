@@ -63,8 +63,8 @@ def attribute(results: Iterable[Result]) -> list[Attribution]:
     of a part, the latest with the case's data source counts, or else the latest. A case needs the part `compute`, and
     `training` or `whole`; results without a valid throughput are left out.
 
-    Without input, `whole` and `training` are the same step, and so are `training` and `compute` on one device. One of
-    them serves for both.
+    Some runs serve for two parts. If the data source has no input, `whole` and `training` are the same step. On one
+    device, `training` and `compute` are the same step.
 
     Args:
         results: Results of any cases, in any order.

@@ -27,8 +27,8 @@ def find_change_points(values: Sequence[float], *, penalty: float | None = None)
     """Return the indexes of the values at which a new level begins, in ascending order.
 
     The first level, which begins at index 0, is not included; the result is empty if there is no change. Each level
-    has at least `MIN_SEGMENT` values. The time grows with the square of the number of values: 2,000 values take about
-    a second.
+    has at least `MIN_SEGMENT` (3) values. The time grows with the square of the number of values: 2,000 values take
+    about a second.
 
     Args:
         values: The values, in the order of the series.

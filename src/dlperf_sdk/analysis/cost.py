@@ -54,7 +54,10 @@ class Price:
             raise AnalysisError("A price is of a device or of a node for an hour: give one of the two.")
 
     def total_per_hour(self, case: Case) -> float:
-        """Return the price of an hour of all devices, or all nodes, of a case, in `currency`."""
+        """Return the price of an hour of all devices of a case, in `currency`.
+
+        It is `per_device_hour` times the number of devices, or `per_node_hour` times the number of nodes.
+        """
         if self.per_device_hour is not None:
             return self.per_device_hour * case.topology.devices
         return (self.per_node_hour or 0.0) * case.topology.nodes
@@ -111,6 +114,10 @@ def cost(
         per_kwh: Price of a kWh; None: `Cost.energy_price` is None.
         watts: Power of a device with its share of the rest of the node. Used only if no energy was measured.
         currency: Currency of `per_kwh`, as three capital letters; None: that of `price`, else USD.
+
+    Returns:
+        The three amounts above, in this order, as `price`, `energy` and `energy_price`. An amount is None if the price
+        or the energy that it needs is not known.
 
     Raises:
         AnalysisError: The source has no valid throughput; its measured energy is negative, not finite or not in

@@ -100,7 +100,7 @@ class Effect:
 
     @property
     def unit(self) -> str:
-        """Kind of the units: `framework`, `model` or `pair`."""
+        """Kind of the keys of `units`: `framework`, `model` or `pair`."""
         return "pair" if self.pairs_are_units else "model" if self.factor == "framework" else "framework"
 
     def _medians_of_units(self) -> dict[str, float]:
@@ -136,7 +136,9 @@ def effect(
         pairs_are_units: True to treat the pairs as independent of each other, such as pairs of separate systems.
 
     Returns:
-        The effect, with its pairs, in the order of the cases, and with its interval and test over the units.
+        The effect, with its pairs in the order of the cases. Its median, interval and test are computed over its
+        units: the frameworks (the models, if the factor is `framework`), or the pairs if `pairs_are_units`. For a
+        single pair with repeats, interval and test are those of the rank-sum test of the repeats.
 
     Raises:
         UnknownName: No case has a fact named `factor`.

@@ -59,10 +59,15 @@ class NodeHealth:
 
     @property
     def outcome(self) -> str:
-        """The outcome of the node in a word, or in two if both its speed and its parameters are conspicuous.
+        """The outcome of the node: one word, or two such as `slow, differs`.
 
-        It is `failed` if the run failed. Else it names what was found: `slow`, or of the parameters `differs`, `tied`,
-        `unstable` or `invalid`. Else it is `inconclusive`, `fast` or `ok`.
+        The first of these that applies:
+
+        - `failed`: the run failed.
+        - `slow`; `differs`, `tied`, `unstable` or `invalid` (outcomes of `numerics`); or both: the node is flagged.
+        - `inconclusive`: the measurements do not decide about the speed or the parameters.
+        - `fast`: the node is faster than the others.
+        - `ok`: none of these.
         """
         if self.failure:
             return "failed"
@@ -136,8 +141,9 @@ class Fleet:
     def to_dict(self) -> dict[str, Any]:
         """Return the fleet as JSON values.
 
-        The keys are `case`, `unit`, `minimum_effect` (a fraction), `level`, `exit_code`, `flagged` (names of nodes),
-        `failed` (names of nodes) and `nodes` (the fields of each `NodeHealth`, and its `outcome`).
+        The keys are `case` (the case's label), `unit`, `minimum_effect` (a fraction), `level`, `exit_code`, `flagged`
+        (a list of names of nodes), `failed` (a list of names of nodes) and `nodes`. The last is a list with an object
+        per node, which has the key `outcome` and the fields of `NodeHealth`.
         """
         return {
             "case": self.case,

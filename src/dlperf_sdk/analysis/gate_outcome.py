@@ -113,9 +113,9 @@ class Gate:
     def describe_coverage(self) -> str:
         """Return a sentence about the number of cases that were compared, and about those that were not.
 
-        It counts the cases that only the baseline can run (`broken`), that only the candidate can run (`mended`), and
-        that are not comparable (`refused`), and the unreadable results. It names the first five missing cases, and the
-        first five of those that were expected to be missing.
+        The sentence states the numbers of cases that only the baseline can run (`broken`), that only the candidate can
+        run (`mended`) and that are not comparable (`refused`), and the number of unreadable results. It names the first
+        five missing cases, and the first five of those that were expected to be missing.
         """
         parts = [f"{self.compared} of {len(self.decisions)} cases compared"]
         for outcome in (BROKEN, MENDED, REFUSED):

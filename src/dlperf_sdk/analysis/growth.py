@@ -78,7 +78,7 @@ def learn(examples: tuple[Example, ...]) -> Growth:
         The model, with the errors that its intervals need; the same object for equal examples.
 
     Raises:
-        AnalysisError: There are fewer than `MIN_EXAMPLES` examples.
+        AnalysisError: There are fewer than `MIN_EXAMPLES` (19) examples.
     """
     if len(examples) < MIN_EXAMPLES:
         raise AnalysisError(
@@ -127,7 +127,11 @@ def _is_no_worse(
 
 
 def ninetieth_percentile(values: Iterable[float]) -> float:
-    """Return the smallest value that nine of ten values do not exceed; there must be at least one."""
+    """Return the 90th percentile: the smallest of the values that at least 90 % of the values do not exceed.
+
+    Raises:
+        IndexError: There are no values.
+    """
     ordered = sorted(values)
     return ordered[math.ceil(0.9 * len(ordered)) - 1]
 

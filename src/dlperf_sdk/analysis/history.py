@@ -130,7 +130,11 @@ class History:
 
     @property
     def newest(self) -> Run:
-        """The run that started last. The history must have at least one run."""
+        """The run that started last, valid or not.
+
+        Raises:
+            ValueError: The history has no runs.
+        """
         return max(self.runs, key=lambda run: run.started_at)
 
 

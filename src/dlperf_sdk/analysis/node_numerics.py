@@ -48,13 +48,17 @@ class Trajectory:
 
 
 def compare_numerics(repeats: Mapping[str, Sequence[Trajectory]]) -> dict[str, Numerics]:
-    """Compare the digests of the final parameters of nodes with equal devices: name of each node → its numerics.
+    """Compare the digests of the final parameters of nodes with equal devices.
 
-    The most common digest counts as right. Nothing is decided if a repeat has no digest, if there is only one node, or
-    if the repeats do not show that the case is deterministic.
+    The most common digest counts as right.
 
     Args:
         repeats: Name of a node → its repeats, at least one. All nodes have equal devices and ran the same case.
+
+    Returns:
+        Name of each node → its numerics, in the order of `repeats`. If a repeat has no digest, all nodes have the
+        outcome `not-applicable`. Otherwise, a single node has the outcome `inconclusive`, and several nodes have
+        `not-applicable` if their repeats do not show that the case is deterministic.
     """
     digests = {name: {repeat.digest for repeat in some} for name, some in repeats.items()}
     if any("" in some for some in digests.values()):

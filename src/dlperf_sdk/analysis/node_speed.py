@@ -43,15 +43,17 @@ class Speed:
 def compare_speeds(
     throughputs: Mapping[str, float], *, minimum_effect: float, level: float, steps: int | None = None
 ) -> dict[str, Speed]:
-    """Compare the throughputs of nodes with equal devices: name of each node → its speed.
-
-    A node is compared with the mean of the others, without outliers.
+    """Compare the throughput of each node with the mean of the other nodes, without outliers.
 
     Args:
         throughputs: Name of a node → its median throughput, above 0. All nodes have equal devices.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
         level: The probability of a false alarm on any node, above 0 and below 0.5.
-        steps: Measured steps of a repeat, from which the length of longer repeats is suggested; None if not known.
+        steps: Number of measured steps of a repeat. If it is known, advice to measure longer repeats in `Speed.detail`
+            states their number of steps. None if it is unknown.
+
+    Returns:
+        Name of each node → its speed, in the order of `throughputs`.
     """
     names = list(throughputs)
     logs = {name: math.log(value) for name, value in throughputs.items()}
@@ -71,15 +73,17 @@ def compare_speeds(
 
 
 def required_nodes(deviation: float, minimum_effect: float, level: float) -> int | None:
-    """Return the number of nodes with which all are called alike in 80 % of fleets without a slow node.
+    """Return the size of a fleet that suffices to show, of every node, that it is not slow.
+
+    With this number of nodes and none of them slow, 80 % of fleets have the outcome `alike` for all nodes.
 
     Args:
         deviation: Standard deviation of the natural logarithms of the nodes' throughputs.
-        minimum_effect: The smallest slowdown that counts, as a fraction above 0.
-        level: The probability of calling all nodes alike although one is slower by the minimum effect.
+        minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
+        level: The probability that all nodes have the outcome `alike` although one is slower by the minimum effect.
 
     Returns:
-        The number; None if even 1,000 nodes are too few, because the nodes vary too much.
+        The number of nodes; None if even 1,000 nodes are too few, because the nodes vary too much.
     """
     limit = -math.log1p(-minimum_effect)
     return next((count for count in _COUNTS if _margin(count, level) * deviation <= limit), None)

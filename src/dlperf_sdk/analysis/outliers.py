@@ -28,8 +28,8 @@ def find_outliers(values: Sequence[float], level: float) -> tuple[int, ...]:
     normal distribution.
 
     Args:
-        values: The values, in any order. Fewer than `MIN_VALUES` have no outlier.
-        level: The probability of a false alarm.
+        values: The values, in any order. Fewer than `MIN_VALUES` (3) have no outlier.
+        level: The probability of a false alarm, above 0 and below 1.
     """
     remaining = list(range(len(values)))
     steps = min(len(values) // 3, _MOST_OUTLIERS)

@@ -51,11 +51,11 @@ def measurement_notes(before: Case, last: Case, growth: float) -> Iterator[str]:
 
 
 def missing_forecast_note(accuracy: Accuracy | None, last: int, to_measure: int, target: TopologySpec) -> str:
-    """Return sentences on why a prediction has an interval only, and on which measurement would help.
+    """Return a text of a few sentences: why a prediction has no point forecast, and which measurement would help.
 
     Args:
-        accuracy: The quality of predictions on published series with the numbers `last` and `target`; None if there
-            are too few such series.
+        accuracy: The quality of predictions from `last` to `target` on published series; None if there are too few
+            such series.
         last: Largest measured number of nodes, or of devices if the target is one node.
         to_measure: The number of nodes or devices that the sentences advise to measure.
         target: The predicted topology.

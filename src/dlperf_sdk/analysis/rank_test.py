@@ -107,8 +107,8 @@ class RankTest(ABC):
         """Estimate the number of units with which the one-sided test at `level` detects a slowdown of `effect`.
 
         Units are the repeats or runs of a side, or pairs. The noise is that of the units measured so far. The estimate
-        comes from few units and is meant for planning only. For units that are `longer`, it assumes that steps vary
-        independently of each other, and units for no other reason.
+        comes from few units and is meant for planning only. For longer units, it assumes that the noise of a unit
+        is the average over its steps, which vary independently of each other.
 
         Source: normal-theory sizes over the tests' asymptotic relative efficiency of 3 / π (Hollander, Wolfe and
         Chicken, sections 3.11 and 4.5).
@@ -117,7 +117,7 @@ class RankTest(ABC):
             effect: The slowdown as a fraction, above 0 and below 1.
             level: One-sided level of the test.
             power: Probability of detection.
-            longer: Length of a unit to plan for, in lengths of a measured one; it divides the variance.
+            longer: Length of a unit to plan for, as a multiple of the measured length; 2 halves the variance.
 
         Returns:
             Units per side, or pairs; never fewer than the level requires.
@@ -158,7 +158,7 @@ class RankSum(RankTest):
             effect: The slowdown as a fraction, above 0 and below 1.
             level: One-sided level of the test, above 0.
             power: Probability of detection.
-            longer: Length of a unit to plan for, in lengths of a measured one; it divides the variance.
+            longer: Length of a unit to plan for, as a multiple of the measured length; 2 halves the variance.
 
         Returns:
             Units per side; never fewer than the level requires.
@@ -211,7 +211,7 @@ class SignedRank(RankTest):
             effect: The slowdown as a fraction, above 0 and below 1.
             level: One-sided level of the test, above 0.
             power: Probability of detection.
-            longer: Length of a pair to plan for, in lengths of a measured one; it divides the variance.
+            longer: Length of a repeat to plan for, as a multiple of the measured length; 2 halves the variance.
 
         Returns:
             Pairs; never fewer than the level requires.
@@ -231,9 +231,11 @@ def mann_whitney_p(
 ) -> float:
     """Return the exact p-value of the rank-sum test of the hypothesis that `a` is `ratio` times `b`.
 
+    If a sample is empty, the result is 1.
+
     Args:
-        a: The first sample, at least one value.
-        b: The second sample, at least one value.
+        a: The first sample.
+        b: The second sample.
         alternative: The alternative to the hypothesis. `less`: `a` is smaller than `ratio` times `b`; `greater`: it is
             larger; `two-sided`: either.
         ratio: The tested ratio.
@@ -242,10 +244,13 @@ def mann_whitney_p(
 
 
 def hodges_lehmann_shift(a: Sequence[float], b: Sequence[float], level: float = LEVEL) -> Shift:
-    """Estimate the ratio of `a` to `b`, two samples of at least one positive value each.
+    """Estimate the ratio of `a` to `b`, two samples of positive values.
 
     The interval holds all ratios that the two-sided rank-sum test at `level` does not reject; its ends are None if the
     samples are too small to reject any.
+
+    Raises:
+        IndexError: A sample is empty.
     """
     return RankSum(a, b).shift(level)
 

@@ -58,7 +58,7 @@ def speedup(
         baseline: Topology of the baseline; a launcher in it is ignored.
 
     Returns:
-        The speedup; without a value if the candidates have no baseline or several.
+        The speedup. If the candidates have no baseline or several, its `value` is None, and `reason` says why.
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
@@ -109,7 +109,7 @@ def efficiency(
         baseline: Topology of the baseline; a launcher in it is ignored.
 
     Returns:
-        The efficiency; without a value if the candidates have no baseline or several.
+        The efficiency. If the candidates have no baseline or several, its `value` is None, and `reason` says why.
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.

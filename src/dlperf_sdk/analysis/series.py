@@ -99,7 +99,9 @@ def growth_per_doubling(steps: Mapping[int, float], before: int, after: int) -> 
 def find_examples(
     reference: Iterable[Case | Result | PublishedFigure], *, over_nodes: bool
 ) -> Iterator[Example]:
-    """Yield an example of growth for each three topologies of a series, in ascending order of their numbers of units.
+    """Yield an example of growth for each combination of three topologies of a series.
+
+    A series of four such topologies gives four examples. Its smallest topologies come first.
 
     Args:
         reference: The measured or published cases. They are grouped into series.

@@ -103,9 +103,10 @@ class Block:
     """`FILE:LINE` of each entry of `include`."""
 
     def locate(self, name: str, value: Any) -> str:
-        """Return where a field has a value, as `FILE:LINE`; empty if that is not known.
+        """Return where a field has a value, as `FILE:LINE`.
 
-        If the line of the value is not known, it is the line of the field; else that of the matrix.
+        If the value's own line is not known, this is the line of the field. If that is not known either, it is the
+        line of the matrix. The result is empty for a matrix that was made in Python.
 
         Args:
             name: Name of the field.
@@ -183,7 +184,7 @@ class CampaignCase:
 
 
 def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = None) -> Iterator[CampaignCase]:
-    """Yield the cases of a campaign in order; of cases with equal specs only the first.
+    """Yield the cases of a campaign in order. Of cases whose specs differ in their labels only, yield the first.
 
     For a campaign file, each complete case is checked: no field may have a value that decides what is executed or
     read, whichever part of the file sets it.

@@ -29,9 +29,9 @@ Plain = Mapping[str, Any]
 def describe_edits(directory: CampaignDirectory) -> list[str]:
     """Return a sentence for each difference between a campaign and the current content of its file.
 
-    A last sentence gives advice. The list is empty without a difference, and for a campaign without a file. If the file
-    cannot be read any more, a single text says so. Comments, the order of keys, and settings that were given in place
-    of the file's make no difference.
+    After these sentences, the list has one with advice. The list is empty if there is no difference, and for a campaign
+    without a file. If the file cannot be read any more, the list has a single text with the reason and the advice.
+    Comments, the order of keys, and settings that were given in place of the file's make no difference.
     """
     if directory.source is None:
         return []

@@ -16,9 +16,12 @@ _PASSING = ("load", "time")
 def describe_host(registry: Registry) -> dict[str, Any]:
     """Return facts about this machine and its software, as JSON values.
 
-    The keys are `dlperf-sdk` and `python` (versions), `plugins` (group and name of each framework and model, such as
-    `frameworks torch` → name and version of its distribution) and `machine` (an object that describes the hardware:
-    processors, memory, driver, devices and others).
+    The keys are:
+
+    - `dlperf-sdk` and `python`: their versions.
+    - `plugins`: an object, group and name of each framework and model, such as `frameworks torch` → a text with name
+      and version of its distribution.
+    - `machine`: an object that describes the hardware: processors, memory, driver, devices and others.
     """
     info: dict[str, Any] = {
         "dlperf-sdk": __version__,

@@ -100,7 +100,7 @@ def foreign_load_by_node(
 
     Args:
         repeat: The repeat.
-        nodes: The description of each node, by node index.
+        nodes: The hardware of each node, as `Result.hardware` has it, by node index. Only the key `boot_id` is used.
         local_boot_id: The boot id of this machine; None if it is unknown.
 
     Returns:

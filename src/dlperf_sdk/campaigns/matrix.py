@@ -206,9 +206,10 @@ def apply_overrides(fields: dict[str, Any], overrides: Iterable[Override]) -> di
 
 
 def merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of all layers merged. Later layers win; mappings (options, env) are merged by key.
+    """Return the fields of all layers merged, where later layers win.
 
-    A field `options.NAME` becomes the entry NAME of `options`. The layers stay unchanged.
+    Fields that are mappings, such as `options` and `env`, are merged by key. A field `options.NAME` becomes the entry
+    NAME of `options`. The layers stay unchanged.
     """
     flat: dict[str, Any] = {}
     for layer in layers:
@@ -223,9 +224,10 @@ def merge_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flatten_fields(fields: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Yield the name, the keys and the value of each field, and of each entry of a field that is a mapping.
+    """Yield (name, keys, value) for each field.
 
-    The entry N of a field F has the name `F.N` and the keys (F, N).
+    A field F has the name `F` and the keys (F,). If its value is a mapping, it is followed by the entries of the
+    mapping: an entry N has the name `F.N` and the keys (F, N).
     """
     for name, value in fields.items():
         yield name, (name,), value

@@ -37,10 +37,13 @@ def choose_next_case(
 
     Args:
         ids: Ids of all cases, in the campaign's order.
-        finished: Id of each case that is not concluded → number of its finished repeats; at least one case.
+        finished: Id of each case that is not concluded → number of its finished repeats.
         seed: Seed of the random orders of all rounds. Equal seeds give equal orders.
         interleave: True to take one repeat of every case before the next repeat of any.
         adjacent: Size of the groups of consecutive `ids` that stay together in each round; 1: no groups.
+
+    Raises:
+        ValueError, StopIteration: `finished` is empty; the former with interleaving, the latter without.
     """
     if not interleave:
         return next(id for id in order_round(ids, seed, 1, adjacent) if id in finished)

@@ -58,11 +58,18 @@ class Status:
     def to_dict(self) -> dict[str, Any]:
         """Return the status as JSON values.
 
-        The keys are `name`, `state`, `controller`, `counts`, `current` (null, or an object with `case` and
-        `attempt`), `seconds_left`, `changes`, `sessions`, `damages` and `cases`, a list with an object per case. Its
-        keys are `case` (the id), `status` (`pending` until the case is concluded), `ok` (null until then), `finished`
-        and `repeats` (numbers of finished and of required repeats), `failures` (kind → number), `message`,
-        `throughput` (the median so far in samples per second, or null) and `batch_size`.
+        The keys `name`, `state`, `controller`, `counts`, `changes`, `sessions` and `damages` have the values of these
+        attributes, and `seconds_left` has that of `left`. `current` is null, or an object with `case` (an id) and
+        `attempt` (a number). `cases` is a list with an object per case, in the campaign's order, with the keys:
+
+        - `case`: the id.
+        - `status`: `pending` until the case is concluded; then `ok`, or the kind of its failure.
+        - `ok`: null until the case is concluded; then true if it finished and no integrity verdict failed.
+        - `finished` and `repeats`: numbers of finished and of required repeats.
+        - `failures`: an object, kind of failure → number.
+        - `message`: the last failure's message; empty if there is none.
+        - `throughput`: the median so far in samples per second; null without a finished repeat.
+        - `batch_size`: the batch size; `max` while the maximum is not known.
         """
         return {
             "name": self.name,

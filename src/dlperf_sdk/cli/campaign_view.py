@@ -192,7 +192,7 @@ class CampaignLines:
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
         # Synchronous workers advance together: the first node represents all.
-        """Show the phase and the step of node 0's first worker. Reports of other nodes are ignored.
+        """Show the phase and the step of node 0's first trainer. Reports of other nodes are ignored.
 
         Args:
             node: Index of the node, counted from 0.

@@ -103,7 +103,7 @@ def _table(gate: Gate) -> tuple[Table, list[str]]:
 
 
 def describe_coverage(gate: Gate) -> str:
-    """Return sentences on how many cases of a gate were compared, with advice if cases are missing."""
+    """Return a text that says how many cases of a gate were compared, with advice if cases are missing."""
     advice = " If a case is meant to be missing, name it with --expect-missing." if gate.missing else ""
     return gate.describe_coverage() + advice
 

@@ -49,9 +49,9 @@ _LARGEST_SUMMARY = 1_000_000
 
 @contextmanager
 def commands_stopped() -> Iterator[None]:
-    """Return a context manager in which GitHub Actions takes no printed line for a workflow command.
+    """Return a context manager in whose block GitHub Actions does not interpret printed lines as workflow commands.
 
-    It writes a workflow command to standard output on entry, and another one on exit.
+    It writes the workflow command `stop-commands` to standard output on entry, and the command that ends this on exit.
 
     Raises:
         UsageError: Standard output cannot be written.
@@ -76,10 +76,11 @@ def annotation(level: Level, title: str, text: str) -> str:
 
 
 def annotations_of(gate: Gate) -> str:
-    """Return the workflow commands that annotate a run with a gate: one line for the gate, and one per noteworthy case.
+    """Return the workflow commands that annotate a run with a gate, as a text with one command per line.
 
-    Cases are noteworthy if they failed, are not comparable, are missing or could not be decided. At most nine cases of
-    each level are annotated. Cases that are missing as expected are left out.
+    The first line is about the gate. Then comes a line per case that is slower, broken, not comparable, missing or
+    inconclusive, in the order of the gate. Cases that are missing as expected are left out. Of each level (`error` or
+    `warning`), only the first nine cases have a line.
     """
     heading = next(block for block in blocks_of(gate) if isinstance(block, Heading))
     lines = [

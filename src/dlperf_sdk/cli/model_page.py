@@ -40,7 +40,8 @@ def page_of(model: Model) -> str:
 def manifest_of(parameters: Iterable[Parameter]) -> list[dict[str, Any]]:
     """Return a dictionary for each parameter of a model, in order, with the keys `name`, `shape`, `init` and `decay`.
 
-    The values are JSON values, as in the worker's request: `decay` is true if weight decay applies to the parameter.
+    The values are JSON values, as in the worker's request. `init` is an object that describes the initial values: their
+    `kind`, and the numbers of this kind. `decay` is true if weight decay applies to the parameter.
     """
     return [entry_to_dict(parameter) for parameter in parameters]
 
@@ -75,7 +76,10 @@ def blocks(page: str, manifest: list[dict[str, Any]]) -> Iterator[Block]:
 
 
 def paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of a docstring, and the items of its lists, each as one line."""
+    """Return the paragraphs of a docstring, and the items of its lists, each as a text without line breaks.
+
+    They are in the order of the docstring. The list is empty for an empty text.
+    """
     rows: list[list[str]] = []
     fresh = True
     for line in text.splitlines():

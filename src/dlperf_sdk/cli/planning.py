@@ -45,8 +45,13 @@ class Outline:
     def to_dict(self) -> dict[str, Any]:
         """Return the outline as JSON values.
 
-        The keys are those of `Plan.to_dict`, which are fields of the plan, and `parity`, `folder`, `commands` (a list
-        with a list of words per command), `script` and `files` (a list with the `name` and `bytes` of each file).
+        The keys are those of `Plan.to_dict`, and these:
+
+        - `parity`: a phrase about the parity run.
+        - `folder`: a phrase about the contents of the data's folder, or null.
+        - `commands`: a list of the launcher's commands, each a list of words.
+        - `script`: the batch script on the standard input of the commands, or null.
+        - `files`: a list with an object per file of the bundle, which has the keys `name` and `bytes` (the size).
         """
         return {
             **self.plan.to_dict(),

@@ -88,14 +88,18 @@ def _find_end(document: Document, begin: int, minimum: int) -> int:
 def pairs(documents: Sequence[Document], length: int, source: Source) -> Iterator[Pair]:
     """Yield pairs of spans that fill a sequence of `length` tokens as far as their documents allow.
 
-    Sentences are collected until they fill a sequence, and are cut in two at a random sentence end. A single
-    sentence is cut in the middle; if it has one token only, it is left out. If the second span comes from another
-    document, the rest of the collected sentences goes into the next pair.
+    Successive sentences of a document are collected until they fill a sequence. They are cut in two at a random
+    sentence end, and the first part is the first span. In half of the pairs, at random, the second part is the second
+    span. In the others, the second span comes from another document, and the second part goes into the next pair. A
+    single collected sentence is cut in the middle; if it has one token only, it is left out.
 
     Args:
-        documents: At least two documents, each a sequence of sentences, which are sequences of token numbers.
-        length: Tokens of a sequence, special ones included.
+        documents: The documents, each a sequence of sentences, which are sequences of token numbers.
+        length: Number of tokens of a sequence, including the three special ones, which the pairs do not contain.
         source: The generator of random numbers.
+
+    Raises:
+        IndexError: There is only one document, and a span of another one is needed.
     """
     room = length - 3
     for excluded, document in enumerate(documents):

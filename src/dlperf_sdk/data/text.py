@@ -127,9 +127,10 @@ def tokenize(
 def sequences(
     documents: Sequence[Document], pieces: Sequence[str], length: int, predictions: int, seed: int
 ) -> Iterator[dict[str, Sequence[float]]]:
-    """Yield samples of BERT's inputs: input name → flat sequence of numbers, padded with zeros to its full length.
+    """Yield samples of BERT's inputs: input name → flat sequence of numbers, padded to its full length.
 
-    An unused prediction has position, id and weight 0; padding of `input_ids` is `[PAD]`. A special piece never
+    The names are `input_ids`, `segment_ids`, `attention_mask`, `masked_positions`, `masked_ids`, `masked_weights` and
+    `next_sentence_label`. `input_ids` is padded with the number of `[PAD]`, all others with 0. A special piece never
     replaces a token.
 
     Args:

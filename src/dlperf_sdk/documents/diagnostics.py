@@ -53,8 +53,8 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 def join_errors(errors: Iterable[str]) -> str:
     """Return messages as one text, a line each, without duplicates, in the order in which they first occur.
 
-    The text has the first `MAX_LISTED` (10) messages, and then a line with the number of the others, if there are any;
-    without their number if there may be further ones. It is empty without messages.
+    The text has at most the first `MAX_LISTED` (10) messages. If there are more, one further line says so, with their
+    number unless that is uncertain. The text is empty without messages.
     """
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:

@@ -80,7 +80,8 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
 
     Args:
         error: The error.
-        unknown: The unknown keys, if the error is about such keys; the phrase names the first one. Otherwise empty.
+        unknown: Keys that `find_unknown_keys` returns for the error. The phrase names the first one. Empty if there
+            are none.
 
     Raises:
         KeyError: The error is about a keyword of JSON Schema for which there is no phrase, neither here nor in

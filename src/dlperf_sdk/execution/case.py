@@ -172,9 +172,9 @@ class Case(CaseRecord):
         """Return the result of everything that was recorded, and notify the observers of it.
 
         Args:
+            write: True to write the result to the store, if there is one; False not to write it.
             finished_at: The end of a run that took place before, on another machine, in UTC and ISO 8601; None for
                 now.
-            write: False leaves the result out of the store.
 
         Raises:
             StoreError: The result cannot be written; the observers have not been notified.

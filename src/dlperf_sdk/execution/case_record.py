@@ -157,9 +157,9 @@ class CaseRecord:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return the protocol's rule and its reason to take no further repeat; None if more repeats are to be taken.
+        """Return the rule by which the repeats ended, with its outcome; None if more repeats are to be taken.
 
-        A protocol with a fixed number of repeats has the rule `fixed`.
+        The rule is `fixed` for a protocol with a fixed number of repeats, else `adaptive`.
         """
         rates = [metrics.throughput(repeat) for repeat in self.repeats]
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))

@@ -31,9 +31,10 @@ def facts_of(
             from the shell; None if unknown.
 
     Returns:
-        One fact per property, with its requested and its observed value: first the spec's fields in their order, then
-        the options of model, framework and launcher, then what only workers report, sorted by name. The attribute
-        `observed` is None if neither a record nor the plan shows the value, and a list of values if records differ.
+        One fact per property, with its requested and its observed value. First come the spec's fields in their order,
+        then the options of model, framework and launcher. After these come properties that only workers report: further
+        settings, sorted by name; facts such as versions, sorted by name; and `clock`. The attribute `observed` is None
+        if neither a record nor the plan shows the value, and a list of values if records differ.
     """
     records = tuple(records)
     observed = {

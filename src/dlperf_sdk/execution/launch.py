@@ -65,9 +65,11 @@ def launch(
     report: Callable[[str, str], None] = lambda stage, detail: None,
     parity: ParityRun | Parity | None = None,
 ) -> Generator[dict[str, Any], None, None]:
-    """Pack the bundle, start the agents, and yield their events up to `ended`; closing the iterator ends the agents.
+    """Pack the bundle, start the agents, and yield the events of agent 0, of which `ended` is the last.
 
-    If agent 0 is lost, the event `ended` has a failure of the kind `lost-node`.
+    An event is a dict of JSON values, with its kind under `event`. Nothing is done before the first event is requested.
+    Closing the generator ends the agents. If agent 0 is lost, the event `ended` has a failure of the kind `lost-node`.
+    Events `waiting` are not yielded, but reported in the stage `queue`.
 
     Args:
         plan: The plan of the case.

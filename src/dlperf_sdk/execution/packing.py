@@ -35,8 +35,8 @@ def pack(
         registry: The plugins; None for the installed ones.
 
     Returns:
-        The bundle, and the commands with which users submit the file to the scheduler; no commands if the file is the
-        bundle.
+        A pair: the bundle; and the commands with which users submit the file to the scheduler, one text each. The
+        second is empty if the file is the bundle itself.
 
     Raises:
         UsageError: The case is invalid, its data lies in a folder of this machine, or it names a container; or the

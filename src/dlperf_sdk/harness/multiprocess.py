@@ -48,7 +48,7 @@ def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> 
 
     Raises:
         RuntimeError: A process had a nonzero exit code; its own output gives the reason.
-        subprocess.TimeoutExpired: A process did not end within `TIMEOUT` seconds.
+        subprocess.TimeoutExpired: A process did not end within `TIMEOUT` (280) seconds.
     """
     words = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -86,7 +86,7 @@ def train_shard(
     rank: int,
     batch: Callable[[Trainer], Any] = lambda trainer: trainer.canonical_batch(),
 ) -> dict[str, Any]:
-    """Train `STEPS` steps on one batch as one trainer process of a case, and return a report about its replicas.
+    """Train `STEPS` (3) steps on one batch as one trainer process of a case, and return a report about its replicas.
 
     Args:
         request: The case.
@@ -123,7 +123,9 @@ def train_shard(
 
 
 def losses_of(trainer: Trainer, batch: Any) -> list[Sequence[float]]:
-    """Train `STEPS` steps on one batch, and return for each step a list with the loss of each replica of the process.
+    """Train `STEPS` (3) steps on one batch, and return the losses of each step.
+
+    The list has an entry per step: the losses of the process's replicas, in order.
 
     Args:
         trainer: The trainer.

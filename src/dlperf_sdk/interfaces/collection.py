@@ -167,9 +167,10 @@ class Collection(ABC):
         return ()
 
     def out_of_memory(self) -> Sequence[tuple[str, str]]:
-        """Return the statements of the source on cases that ran out of memory, each with its document and line.
+        """Return the statements of the source on cases that ran out of memory.
 
-        The base class returns an empty sequence.
+        Each is a pair of texts: the statement, and its place as `DOCUMENT:LINE`. The base class returns an empty
+        sequence.
         """
         return ()
 

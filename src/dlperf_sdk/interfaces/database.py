@@ -59,7 +59,9 @@ class Store(ABC):
 
     @abstractmethod
     def describe_tables(self) -> Answer:
-        """Return a row for each column that a query can name: its table, name, SQL type and description.
+        """Return a row for each column that a query can name.
+
+        A row has four texts: the table, the column's name, its SQL type and its description.
 
         Raises:
             StoreError: The store cannot be used.

@@ -173,7 +173,7 @@ class PublishedFigure:
         return StatedProtocol(self.warmup, self.steps, self.repeat_count)
 
     def roles(self) -> dict[str, Role]:
-        """Return the role in a comparison of each field and option that describes the case, by its name.
+        """Return name → role of each field and option that has a role in comparisons.
 
         Options that the source does not state are left out, and so are fields without a role, such as `throughput`.
         """

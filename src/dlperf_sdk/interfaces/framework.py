@@ -153,12 +153,13 @@ def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str |
 def explain_unused_nccl(spec: RunSpec, nccl: bool) -> str | None:
     """Return a sentence that says why the option `nccl`, which is true by default, has no effect in a case.
 
-    The result is None if the option has an effect, or its default and a device that could use NCCL. On other devices,
-    a spec must not name the option at all.
-
     Args:
         spec: The case. Its `device` is resolved, never `auto`.
         nccl: The option's value.
+
+    Returns:
+        The sentence, or None. On the device `cuda`, it is None if the option is true, or if a collective averages the
+        case's gradients. On other devices, it is None if the option is true and `spec.options` does not name it.
     """
     if spec.device != "cuda":
         is_named = not nccl or "nccl" in spec.options

@@ -92,8 +92,8 @@ class Log:
         """Read the remaining lines and return the SHA-256 checksum of the whole file, in hexadecimal.
 
         Raises:
-            DocumentError: The rest of the file cannot be read, is not a regular file, has a line that is longer than
-                `MAX_LINE_BYTES`, or more than `MAX_LINES` lines.
+            DocumentError: The rest of the file cannot be read, is not a regular file, has a line of more than
+                `MAX_LINE_BYTES` (1 MiB), or more than `MAX_LINES` (1,000,000) lines.
         """
         for _ in self._lines:
             pass
