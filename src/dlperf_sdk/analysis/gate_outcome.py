@@ -137,7 +137,7 @@ class Gate:
 
         The keys are `minimum_effect` (a fraction: 0.05 for 5 %), `level`, `exit_code`, `coverage` (a sentence), `cases`
         (their number), `compared` (how many of them were compared), `missing` (a list of names), `unreadable` (a list
-        of reasons) and `decisions` (a list with the fields of each `Decision`).
+        of reasons) and `decisions` (a list with an object per decision, which has the fields of `Decision`).
         """
         return {
             "minimum_effect": self.minimum_effect,

@@ -50,7 +50,8 @@ class Ranking:
     def comparison(self) -> Comparison:
         """Comparison of the fastest case with the second fastest one.
 
-        It is made even if the two differ in a fact such as the estimator or the layout, which its `reasons` then name.
+        If the two cases differ in a fact such as the estimator or the layout, they are compared all the same, and the
+        comparison's `reasons` name the difference.
 
         Raises:
             IndexError: There is only one entry.

@@ -144,10 +144,13 @@ def _failure_of(error: DlperfError) -> Failure:
 
 
 def settle_case(session: Session, progress: CaseProgress, case: Case) -> None:
-    """Retry, continue or conclude a case after an attempt, as its progress, its protocol and the time limits require.
+    """Decide what follows an attempt of a case: another repeat, a retry, or the conclusion.
 
-    A case that is retried or concluded is removed from `session.open_cases`. Concluding writes its result, after an
-    extra attempt under the profiler if the settings request a trace.
+    - Another repeat: the case stays in `session.open_cases`. The next attempt is not started here.
+    - A retry, after a failure for which the settings allow one: the case is removed from `session.open_cases`, so that
+      it is begun again.
+    - The conclusion, in all other cases: the result is written, and the case is removed from `session.open_cases`. If
+      the case is complete and the settings request a trace, an extra attempt under the profiler is taken before.
 
     Args:
         session: The session.

@@ -53,8 +53,8 @@ class _Running:
 def plan_fleet(spec: RunSpec, hosts: Iterable[str], registry: Registry) -> dict[str, RunSpec]:
     """Return a dict from the name of each node of a fleet to the spec of its run. Nothing is started.
 
-    The first spec is planned as a check. The name of a node is that of its host, without the user to log in as. It is
-    the label `node` of the node's run.
+    The first spec is planned as a check. The name of a node is its host without the user: `n1` for `user@n1`. Each spec
+    has this name as its label `node`.
 
     Args:
         spec: The case of one node.
@@ -104,17 +104,17 @@ def _measured_nodes(specs: Mapping[str, RunSpec], store: ResultStore) -> set[str
 def run_fleet(
     specs: Mapping[str, RunSpec], store: ResultStore, *, parallel: int, watch: Watch
 ) -> dict[str, str]:
-    """Measure the nodes whose case has not finished in the store yet.
+    """Measure the nodes whose case has not finished in the store yet, and return when all of them have ended.
 
     Args:
         specs: Name of a node → its case, as `plan_fleet` returns it.
         store: The store.
         parallel: Maximum number of nodes that are measured at the same time, at least 1.
-        watch: Function that is called, for each node that has ended, with the node's name, and its result or the
-            reason why there is none.
+        watch: Function that is called when a node has ended, with two arguments: the node's name, and its `Result` or
+            a text with the reason why there is none.
 
     Returns:
-        Name of each node that ended without a result → the reason; empty if every node has one.
+        Name of each node that ended without a result → the reason, a text; empty if every node has a result.
 
     Raises:
         UsageError: `parallel` is below 1; nothing was started.

@@ -30,8 +30,8 @@ def main() -> int:
     """Measure the case that standard input describes, and return the exit code: 0 if a result was written.
 
     Standard input has one line of JSON: an object with `spec` (a run spec), `store` (a directory) and `run_id`. The
-    result, of a failed case too, is in the store. An error without a result is printed to standard error, and its exit
-    code is returned; 130 after an interruption.
+    result is written to the store, also if the case failed. If there is no result because of an error, the error is
+    printed to standard error, and its exit code is returned. After an interruption, this is 130.
     """
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _interrupt)

@@ -95,7 +95,7 @@ def make_interleaved(
 ) -> Campaign:
     """Return a campaign whose list of cases has each baseline directly before its candidate.
 
-    The two cases of a pair are measured one after the other, in an order that each repeat draws from a random seed.
+    In each repeat, the two cases of a pair are measured one directly after the other, in random order.
 
     Args:
         candidates: The cases of the candidate.

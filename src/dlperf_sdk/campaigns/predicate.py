@@ -72,8 +72,10 @@ def predicate(plain: Any) -> Predicate:
     """Return the predicate that a mapping describes, such as `{"precision": "fp32", "nodes": {"min": 2}}`.
 
     Args:
-        plain: Mapping from a field to a value, a list of values, or a mapping with `in`, `not`, `min` or `max`. The key
-            `any` has a list of such mappings, of which one must match. The value comes from a file and is checked.
+        plain: Mapping from the name of a field to its condition; a case must meet all conditions. A condition is the
+            required value, a list of the allowed values, or a mapping with the keys `in`, `not`, `min` or `max`. The
+            key `any` has a list of mappings like `plain`, of which at least one must match. This argument comes from a
+            file and is checked.
 
     Raises:
         SpecError: The value is not such a mapping, has an empty condition, or compares a field with a value of

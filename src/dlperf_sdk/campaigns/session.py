@@ -73,7 +73,7 @@ class Session:
     def pending(self) -> dict[str, int]:
         """Return a dict from the id of each case that is not concluded to the number of its finished repeats.
 
-        It is in the campaign's order, and empty once the campaign is complete.
+        The dict is in the campaign's order, and empty once the campaign is complete.
         """
         return {id: progress.finished for id, progress in self.cases.items() if progress.status is None}
 

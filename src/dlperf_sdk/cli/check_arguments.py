@@ -29,7 +29,9 @@ FRAMEWORK, MODEL = "numpy", "linear"
 
 
 def members(group: str, name: str, values: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
-    """Return name → value of the attributes to set on the subclass of the conformance suite that tests a plugin.
+    """Return the class attributes that adapt the conformance suite to a plugin, as name → value.
+
+    They are to be set on a subclass of the suite's class for plugins of this kind.
 
     Args:
         group: Group of the plugin, such as `frameworks`.

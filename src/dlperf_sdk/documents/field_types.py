@@ -41,7 +41,7 @@ class WrittenAs:
 
 
 def text(pattern: str, expected: str) -> Schema:
-    """Return the annotation of a text that matches a pattern.
+    """Return the annotation of a field whose value is a text that matches a pattern, for `Annotated[str, …]`.
 
     Args:
         pattern: Regular expression of ECMA 262, with `^` and `$` for a match of the whole text.

@@ -22,15 +22,18 @@ LONGEST_CELL = 32767
 
 
 def to_csv(results: Sequence[Result]) -> str:
-    """Return the table of results as CSV (RFC 4180): a header, then a line per result. A cell that is None is empty.
+    """Return the table of results as CSV (RFC 4180): a header, then a line per result, in order.
 
-    The columns are those of `dlperf_sdk.results.table.columns`: its `COLUMNS`, then the metrics in alphabetical order.
+    The columns are those of `dlperf_sdk.results.table.columns`: its `COLUMNS`, then the metrics in alphabetical order,
+    each with a column for its value, both ends of its interval, and its unit.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins with
-    an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The same
-    applies to text after a semicolon, a tab or a line feed in a cell: some spreadsheets split lines there. A cell has
-    at most `LONGEST_CELL` (32,767) characters; a longer one is cut and ends with an ellipsis. `�` replaces unprintable
-    characters. Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
+    - A value that is None is an empty text.
+    - Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
+    - A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins
+      with an apostrophe; `read_csv` removes it. Formulas begin with = + - @, also full-width or after white space. The
+      same applies within a text after a semicolon, a tab or a line feed: some spreadsheets split lines there.
+    - In texts, `�` replaces unprintable characters. A text of more than `LONGEST_CELL` (32,767) characters is cut to
+      this length and ends with an ellipsis.
     """
     return csv_text([column.name for column in columns(results)], (row.values() for row in rows(results)))
 
@@ -38,9 +41,9 @@ def to_csv(results: Sequence[Result]) -> str:
 def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
     """Return any table as CSV (RFC 4180): a header, then a line per row, each of which ends with CR and LF.
 
-    A cell that is None is empty, and a boolean is `true` or `false`. Texts that a spreadsheet would take for a formula
-    get an apostrophe in front. A text has at most `LONGEST_CELL` (32,767) characters; a longer one is cut and ends
-    with an ellipsis.
+    A value that is None is an empty text, and a boolean is `true` or `false`. Texts that a spreadsheet would take for a
+    formula get an apostrophe in front. A text of more than `LONGEST_CELL` (32,767) characters is cut to this length and
+    ends with an ellipsis.
 
     Args:
         header: Titles of the columns.
@@ -70,7 +73,7 @@ def _escape(text: str) -> str:
 def read_csv(text: str) -> list[Row]:
     """Return the rows of a table that `to_csv` wrote, in order: for each row, name of a column → its value.
 
-    A value is a text, a number or a boolean, as its column requires; it is None for an empty cell.
+    A value is a text, a number or a boolean, as its column requires; None if it is empty in the CSV.
 
     Raises:
         DocumentError: The text is not such a table; the message names the line.

@@ -122,7 +122,7 @@ class CaseRecord:
 
         - `RunFailed`, and exceptions that show that a resource of this machine ran out, are recorded and suppressed.
         - `KeyboardInterrupt` is recorded and raised again. An exception that is raised while a `KeyboardInterrupt` is
-          handled counts as one: after Ctrl-C, Python's own locks may raise a `RuntimeError`.
+          handled, such as a `RuntimeError` of Python's own locks, is replaced by a `KeyboardInterrupt`.
         - All other exceptions pass through and are not recorded.
         """
         try:

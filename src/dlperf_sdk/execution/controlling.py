@@ -16,13 +16,14 @@ _INTERRUPTED = 130
 
 @contextmanager
 def controlling(specs: Sequence[RunSpec], registry: Registry) -> Iterator[Callable[[int], None]]:
-    """Return a context manager in which this process is the controller of some cases.
+    """Return a context manager in whose block this process is the controller of the given cases.
 
     If a launcher runs inside of a job of several processes, each process enters the context manager. Its block is
-    executed only in the controller; in the other processes, entering it ends with a `SystemExit`.
+    executed only in the controller. The other processes serve the controller on entry until it has ended, and then
+    raise a `SystemExit`.
 
     Its value is a function that sets the exit code (0 to 255) of the job's other processes. If an exception leaves the
-    block, they get the exit code of the exception.
+    block, the other processes get the exit code of the exception.
 
     Args:
         specs: The cases.

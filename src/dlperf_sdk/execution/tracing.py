@@ -37,8 +37,9 @@ def take_trace(
         directory: The run's directory, into which the traces are written.
 
     Returns:
-        The summaries in the order of the ranks, and sentences for the result's notes: the names of the files with the
-        traces, or the reason why there are none; and the reason for each trace that has no summary.
+        A pair: the summaries in the order of the ranks; and texts for the result's notes. The first text has the names
+        of the files with the traces, or the reason why there are none. The others have the reasons why traces have no
+        summary.
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed.
