@@ -79,7 +79,10 @@ class NodeHealth:
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Reasons for the outcome, as sentences: why the run failed, or what was found; empty without any finding."""
+        """Reasons for the outcome, as sentences: `failure`, and the `detail` of `speed` and `numerics`.
+
+        Those that are empty or None are left out.
+        """
         parts = (self.speed, self.numerics)
         return (
             *([self.failure] if self.failure else []),

@@ -313,7 +313,7 @@ def present(outcome: Outcome, common: Common) -> int:
     """Print the results and the state of a campaign, and return the exit code.
 
     With `--json`, only the state is printed, as one JSON object. The code is 0 if all cases finished and are valid, 1
-    if an integrity verdict failed, 4 if all cases failed, else 5.
+    if all cases finished and an integrity verdict failed, 4 if all cases failed, else 5.
 
     Args:
         outcome: Outcome of the campaign's session.

@@ -88,12 +88,14 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
 def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) -> int:
     """Run the cases of a sweep, print a table of them, write `report.html` to its directory, and return the exit code.
 
-    The directory is a new one in the output directory or, if that is the default, in `dlperf-campaigns`. With `--json`
-    or without a result, no report is written. Without the extra `report`, a message says how to get it.
+    The directory is a new one in the directory of `--output` or, if that is the default, in `dlperf-campaigns`. With
+    `--json` or without a result, no report is written. If the extra `report` is not installed, a message says how to
+    get the report. The exit code is 0 if all cases finished and are valid, 1 if all cases finished and an integrity
+    verdict failed, 4 if all cases failed, else 5.
 
     Args:
         sweep: The campaign.
-        output_options: Options about display and directory.
+        output_options: Options about the display and where results are stored, such as `--output` and `--store`.
         common: The options `--json` and `--debug`.
 
     Raises:

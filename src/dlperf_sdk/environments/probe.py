@@ -88,10 +88,10 @@ class Facts:
 
     @property
     def lock(self) -> str:
-        """Exact versions of everything installed, in requirements format, sorted by name.
+        """Exact versions of all installed distributions: a text with a line `NAME==VERSION` for each, sorted by name.
 
-        A comment marks distributions from elsewhere than an index. Addresses and folders are left out, since they
-        may hold credentials and names of people.
+        A comment at the end of the line marks a distribution that is not from an index. Its address or folder is left
+        out, since these may contain credentials and names of people.
         """
         lines = []
         for distribution in sorted(self.installed, key=lambda package: package.name):

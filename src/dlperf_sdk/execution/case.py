@@ -60,7 +60,7 @@ class Case(CaseRecord):
 
         Args:
             spec: The case.
-            store: The store, or its directory, in which that of the run is created; None to store nothing.
+            store: The store, or its directory, in which the run's directory is created; None to store nothing.
             observers: The observers of the case.
             registry: The plugins.
             run_id: The run's name; None for a new one.
