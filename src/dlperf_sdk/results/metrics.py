@@ -113,9 +113,10 @@ def queue_depth(repeat: Repeat) -> float | None:
 
 
 def exchanged_bytes(repeat: Repeat) -> int | None:
-    """Return the bytes of gradients that a replica exchanges in a step, the largest over the replicas.
+    """Return the bytes of gradients that one replica exchanges in a step; the largest number if replicas differ.
 
-    None if a replica reports no exchange, because the communication was not measured alone, or there is no replica.
+    Replicas report an exchange only if the part `communication` of a step is measured. The result is None if a replica
+    of the repeat reports no exchange, or if the repeat has no replicas.
     """
     exchanged = [replica.exchanged for record in repeat.records for replica in record.replicas]
     sizes = [buffers.bytes for buffers in exchanged if buffers is not None]
@@ -164,8 +165,8 @@ def measured_metric(
 ) -> tuple[Metric, ...]:
     """Return a tuple of one metric, or an empty tuple if a repeat has no value, or there are no repeats.
 
-    The metric is that of `metric`: its value is the median over the repeats, with a distribution-free interval of 95 %.
-    A metric of some of the repeats would not represent the case.
+    The metric is the one that `metric` returns: its value is the median over the repeats, with a distribution-free
+    interval of 95 %. A metric of some of the repeats would not represent the case.
 
     Args:
         name: Name of the metric.

@@ -27,9 +27,11 @@ faster."""
 def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
     """Check that the mean step time of the window is within 1 % of the stationary mean, that of an endless window.
 
-    The verdict is inconclusive if the step times are too noisy to decide. It is also inconclusive if the window has
-    too few steps, a step time that is not positive, many batches that were prepared before the window, or many
-    skipped steps. `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
+    The verdict `steady-state` is `pass` or `fail` if the step times are clear enough to decide, and `inconclusive`
+    otherwise. It is also `inconclusive` if the window has fewer than 20 steps (`FEWEST_STEPS`); if a step time is not
+    positive; if the input pipeline may hold ready more batches than 10 % of the window's steps (`PREFETCHED`); or if
+    the loss scaler skipped more than 5 % of the steps (`SKIPPED`). `docs/reference/operating-characteristics.md` states
+    the rates of wrong verdicts.
 
     Args:
         repeats: The finished repeats. Without any, the verdict is inconclusive.
@@ -88,9 +90,9 @@ def _disturbances(repeats: tuple[Repeat, ...], times: list[list[float]]) -> Iter
 def spread(repeats: tuple[Repeat, ...]) -> Verdict:
     """Check that the standard deviation of the throughput between repeats is at most 2 % (`SPREAD`) of the median.
 
-    The standard deviation is estimated from the mean difference between repeats. Unlike the range, it does not grow
-    with the number of repeats. With fewer than two repeats the verdict is inconclusive.
-    `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
+    The verdict `spread` is `fail` if the standard deviation is larger, and `inconclusive` with fewer than two repeats.
+    The standard deviation is estimated from the mean difference between repeats, which, unlike the range, does not grow
+    with the number of repeats. `docs/reference/operating-characteristics.md` states the rates of wrong verdicts.
 
     Args:
         repeats: The finished repeats, with windows of positive length.
@@ -112,8 +114,9 @@ def spread(repeats: tuple[Repeat, ...]) -> Verdict:
 def stopping_rule(repeats: tuple[Repeat, ...], protocol: Protocol) -> Verdict:
     """Check that an adaptive run took as many repeats as its stopping rule requires.
 
-    The rule derives the required number from the first repeats. The verdict is inconclusive if fewer repeats were
-    taken, and not applicable if the protocol has a fixed number of repeats.
+    The stopping rule derives the required number of repeats from the first repeats. The verdict `stopping-rule` is
+    `pass` if that number was taken, `inconclusive` if fewer were taken, and `not-applicable` if the protocol has a
+    fixed number of repeats.
 
     Args:
         repeats: The finished repeats, in the order of their attempts, with windows of positive length.

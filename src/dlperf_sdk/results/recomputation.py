@@ -31,10 +31,11 @@ def compare_medians(stored: Iterable[Metric]) -> Iterator[str]:
 def compare_throughput(result: Result, repeats: Sequence[Repeat]) -> Iterator[str]:
     """Compute the throughput, in total and per device, from the records; yield a sentence for each difference.
 
-    Median, interval and the value of each repeat are compared with those that the result states.
+    A difference is a median, an end of the interval or a value of a repeat that is not the one that the result states.
+    Nothing is yielded if there is none.
 
     Args:
-        result: The result. A throughput that it does not have is not checked.
+        result: The result. If it has no `throughput` or no `throughput-per-device`, that one is not checked.
         repeats: The result's repeats, at least one, each with records and windows of positive length.
     """
     rates = [metrics.throughput(repeat) for repeat in repeats]

@@ -173,7 +173,7 @@ class Imported:
 
     @property
     def origin(self) -> str:
-        """The importer, its version and the program, in words."""
+        """The importer, its version and the program that wrote the logs: `by NAME, version 1, from logs of PROGRAM`."""
         return f"by {self.importer}, version {self.version}, from logs of {self.program}"
 
 
@@ -271,7 +271,9 @@ class Result:
         return next((verdict for verdict in self.verdicts if verdict.name == name), None)
 
     def raise_for_status(self) -> Result:
-        """Raise the failure of the case. Return this result if the case finished, even if verdicts failed.
+        """Raise the failure of the case as an exception; return this result if the case finished.
+
+        A finished case is returned even if verdicts failed.
 
         Raises:
             RunFailed: The case failed. The subclass tells the kind of failure, and `.result` is this result.
@@ -285,8 +287,8 @@ class Result:
 
         Args:
             per: What a row stands for: the `result` (case, status, and median, interval and unit of each metric), a
-                `repeat` (case, its number, and value and unit of each metric) or a `step` (case, repeat, rank, step,
-                duration, data wait and loss).
+                `repeat` (case, number of the repeat, and value and unit of each metric) or a `step` (case, repeat,
+                rank, step, duration, data wait and loss; one row per step and trainer).
 
         Raises:
             UnknownName: `per` is something else.
@@ -302,8 +304,8 @@ class Result:
 
         Args:
             per: What a row stands for: the `result` (case, status, and median, interval and unit of each metric), a
-                `repeat` (case, its number, and value and unit of each metric) or a `step` (case, repeat, rank, step,
-                duration, data wait and loss).
+                `repeat` (case, number of the repeat, and value and unit of each metric) or a `step` (case, repeat,
+                rank, step, duration, data wait and loss; one row per step and trainer).
 
         Raises:
             UnknownName: `per` is something else.
@@ -319,8 +321,8 @@ class Result:
 
         Args:
             per: What a row stands for: the `result` (case, status, and median, interval and unit of each metric), a
-                `repeat` (case, its number, and value and unit of each metric) or a `step` (case, repeat, rank, step,
-                duration, data wait and loss).
+                `repeat` (case, number of the repeat, and value and unit of each metric) or a `step` (case, repeat,
+                rank, step, duration, data wait and loss; one row per step and trainer).
 
         Raises:
             UnknownName: `per` is something else.

@@ -28,7 +28,9 @@ def refuse_campaign(directory: Path) -> None:
 
 
 def refuse_only_campaigns(directory: Path) -> None:
-    """Check that a directory without runs has no campaigns below it: the user probably means the runs of one of them.
+    """Check that a directory, which has no runs itself, has no campaign one or two levels below it.
+
+    If it has one, the user probably means the runs of that campaign. Whether the directory has runs is not checked.
 
     Raises:
         StoreError: There is a campaign's directory one or two levels below; the message names one.
@@ -49,9 +51,13 @@ def campaign_error(directory: Path) -> StoreError:
 
 
 def explain_absence(directory: str | Path) -> str:
-    """Return a sentence for a store without results: how to add a result, or which campaigns below it have runs.
+    """Return one or two sentences for the user who looks for results in a store that has none.
 
-    `directory` is the store's directory, or that of a campaign; it need not exist.
+    If the store belongs to a campaign, they say how to continue it. Otherwise, if there are campaigns one or two levels
+    below, they name one of these; if there are none, they say how to add a result.
+
+    Args:
+        directory: The store's directory, or that of a campaign; it need not exist.
     """
     place = Path(directory)
     for campaign in (place, place.parent):

@@ -15,13 +15,16 @@ class StandIns:
         self._spellings: set[str] = set()
 
     def add(self, name: str, stand_in: str) -> None:
-        """Add a name, unless it has a stand-in."""
+        """Record the stand-in of a name; a name that already has one keeps it.
+
+        Names that differ only in case are the same name. An empty name is ignored.
+        """
         if name:
             self._spellings.add(name)
             self._stand_ins.setdefault(name.lower(), stand_in)
 
     def get(self, name: str) -> str | None:
-        """Return the stand-in of a name; None if it has none."""
+        """Return the stand-in of a name, in upper or lower case; None if it has none."""
         return self._stand_ins.get(name.lower())
 
     def count(self) -> int:
@@ -29,12 +32,12 @@ class StandIns:
         return len(set(self._stand_ins.values()))
 
     def make_replacer(self, is_kept: Callable[[re.Match[str]], bool]) -> Callable[[str], str]:
-        """Return a function that takes a text, and returns it with the stand-in in place of each name.
+        """Return a function that takes a text, and returns it with the stand-in in place of each recorded name.
 
-        Only names without a letter or digit next to them are replaced.
+        A name is replaced only where no letter or digit is next to it, and whatever its case.
 
         Args:
-            is_kept: Called with the match of a name; if it returns True, this place stays as it is.
+            is_kept: Called with the match of a name in the text; if it returns True, the name is not replaced there.
         """
         if not self._spellings:
             return str

@@ -88,7 +88,8 @@ class SteadyState:
     def is_unsteady(self) -> bool:
         """True if the deviation from the window's last three quarters, last half or last quarter is large.
 
-        That from the straight line through all steps does not count: the line may not fit the steps.
+        The deviation from the straight line does not count, because the line, which is fitted to all steps, may not fit
+        them well.
         """
         return any(deviation.is_large for deviation in self.deviations[:-1])
 
@@ -96,8 +97,11 @@ class SteadyState:
     def deciding(self) -> Deviation:
         """The deviation that decides whether the window is steady.
 
-        For an unsteady window, it is the one that `is_unsteady` considers whose interval lies farthest above the limit.
-        For any other window, it is the one that `is_steady` considers whose interval reaches farthest from zero.
+        If the window is unsteady (`is_unsteady`), the deviations from its last three quarters, half and quarter are
+        candidates. The one whose confidence interval, at `FAIL_CONFIDENCE`, lies farthest above the limit is taken.
+
+        Otherwise, the deviations from the last three quarters, from the last half and from the straight line are
+        candidates. The one whose confidence interval, at `CONFIDENCE`, reaches farthest from zero is taken.
         """
         if self.is_unsteady:
             return max(
@@ -112,11 +116,19 @@ def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     """Compare the window's mean step time with estimates of the stationary mean, over all repeats of a case.
 
     If the step times are not steady as measured, and the window has at most 2000 steps, they are compared again without
-    their periodic variation. `SteadyState.warmup` is 0 if they are steady as measured.
+    their periodic variation; the result is that of the second comparison. In a longer window, they are compared as
+    measured.
 
     Args:
-        series: Positive step times in seconds, a sequence of at least 20 (`FEWEST_STEPS`) for each repeat, at least
-            one repeat. All are cut to the length of the shortest.
+        series: Positive step times in seconds: for each repeat a sequence of at least 20 (`FEWEST_STEPS`). All are cut
+            to the length of the shortest.
+
+    Returns:
+        The deviations, and in `warmup` the number of steps to add to the warm-up: 0 if the step times are steady as
+        measured, None if no part of the window is steady.
+
+    Raises:
+        ValueError: There is no repeat.
     """
     steps = min(map(len, series))
     traces = [list(values[:steps]) for values in series]

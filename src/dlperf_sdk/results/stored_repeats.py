@@ -63,9 +63,13 @@ def attempts_of(repeats: Sequence[Repeat]) -> tuple[int, ...]:
 
 
 def numbers_of(repeats: Sequence[Repeat], count: int) -> Sequence[int]:
-    """Return the numbers of the repeats that a metric's `count` values are from: those of their attempts.
+    """Return the number of the repeat that each value of a metric is from: that of its attempt.
 
-    Values without repeats, as of an imported log, are numbered from 1.
+    If the result does not have `count` repeats, as with an imported log, the values are numbered from 1.
+
+    Args:
+        repeats: The result's repeats; no records are read.
+        count: Number of the metric's values, one per repeat.
     """
     attempts = attempts_of(repeats)
     return attempts if len(attempts) == count else range(1, count + 1)

@@ -91,12 +91,12 @@ def describe_outcome(result: Result, contradicted: Sequence[str] = ()) -> str:
 
 
 def explain_missing_interval(result: Result, metrics: Sequence[Metric]) -> str:
-    """Return a sentence for metrics of a result that have no interval: how many repeats there are, and are needed.
+    """Return a sentence on why metrics have no interval: the number of repeats, and that six are needed.
 
     Args:
         result: The result.
-        metrics: The metrics without an interval, at least one. The largest number of repeats is stated: that of the
-            result, or of the values of a metric.
+        metrics: The metrics of the result that have no interval. The number that is stated is the largest of the number
+            of repeats of the result and the numbers of values of the metrics.
 
     Raises:
         TypeError: `metrics` is empty.

@@ -80,10 +80,16 @@ class Tables(ABC):
 
     @abstractmethod
     def columns(self, table: str) -> dict[str, str]:
-        """Return a dict from column to SQL type of the table named `table`, in its order; empty if there is none."""
+        """Return a dict from the name of each column of a table to its SQL type, in the table's order.
+
+        The dict is empty if there is no table named `table`. Errors of the database's client are raised unchanged.
+        """
 
     def create(self) -> None:
-        """Create all tables and their indexes. None of them may exist."""
+        """Create all tables and their indexes. None of the tables may exist.
+
+        If one exists, the database's client raises an error of its own.
+        """
         for table, described in {**TABLES, "files": FILES}.items():
             definitions = [f"{column.name} {self.TYPES[column.kind]}" for column in described]
             if table not in _SEVERAL_PER_RESULT:
@@ -95,7 +101,8 @@ class Tables(ABC):
     def describe(self) -> Answer:
         """Return a row for each column that a query can name: its table, name, SQL type and description.
 
-        The rows are in the order of `TABLES`, then of the columns.
+        The columns of the answer are named `table`, `column`, `type` and `description`. Its rows are in the order of
+        `TABLES`, and in the order of each table's columns. Errors of the database's client are raised unchanged.
         """
         help = {
             (table, column.name): column.help for table, described in TABLES.items() for column in described
@@ -108,7 +115,10 @@ class Tables(ABC):
         return Answer(("table", "column", "type", "description"), tuple(described))
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete all rows of the runs named in `ids`, in all tables and `files`. Unknown names are ignored."""
+        """Delete all rows of the runs named in `ids` from the tables in `TABLES` and from the table `files`.
+
+        Names that no row has are ignored. Errors of the database's client are raised unchanged.
+        """
         keys = [(id,) for id in ids]
         for table in (*TABLES, "files"):
             self._execute_many(f"DELETE FROM {table} WHERE id = {self.PLACE}", keys)  # noqa: S608 - our own names
@@ -117,7 +127,7 @@ class Tables(ABC):
         """Insert the rows of results into `results`, `repeats` and `verdicts`; no records are read.
 
         Columns of metrics that the table `results` lacks are added, if their names have at most 63 characters and the
-        table has fewer than 800 columns.
+        table has fewer than 800 columns. Errors of the database's client are raised unchanged.
 
         Args:
             results: Name of the run → its result. None of the names may be in the tables.
@@ -146,7 +156,7 @@ class Tables(ABC):
         self.insert_rows("verdicts", [column.name for column in TABLES["verdicts"]], verdicts)
 
     def insert_rows(self, table: str, names: Iterable[str], values: Iterable[tuple[Any, ...]]) -> None:
-        """Insert rows into a table.
+        """Insert rows into a table. Errors of the database's client are raised unchanged.
 
         Args:
             table: Name of the table, one of `TABLES` or `files`.
@@ -183,13 +193,13 @@ class Tables(ABC):
 
 
 def read_answer(cursor: Any, largest: float) -> Answer:
-    """Return the rows that a query selected, in the query's order, with the names of their columns.
+    """Return the rows that a query selected, with the names of their columns; read the cursor to its end.
 
-    Errors of the database's client while rows are read are raised unchanged.
+    The rows are in the query's order. Errors of the database's client while rows are read are raised unchanged.
 
     Args:
-        cursor: The query's cursor of DB-API 2, which can be iterated over, and is read to its end.
-        largest: Maximum memory of the rows in bytes.
+        cursor: The query's cursor of DB-API 2, which can be iterated over.
+        largest: Maximum memory of the rows in bytes; `math.inf` for no limit.
 
     Raises:
         UsageError: The query is no SELECT, or selects more than `largest` bytes.
@@ -213,7 +223,7 @@ def _limit_rows(rows: Iterable[tuple[Any, ...]], largest: float) -> Iterator[tup
 
 
 def explain_query(reason: str) -> UsageError:
-    """Return the error for a query that the database refused, from the database's own message `reason`."""
+    """Return the error for a query that the database refused; `reason` is the database's own message."""
     short = " ".join(reason.split()).rstrip(".")
     return UsageError(
         f"The query failed: {short}. `dlperf query` without a query shows the tables and their columns."

@@ -61,9 +61,9 @@ class Trace:
             excluded: Patterns of events to leave out, even if they are selected.
 
         Returns:
-            The intervals, in seconds since the first valid time in the file, in the file's order; a pair of begin and
-            end events has the place of its end. The track is the pair of process and thread. A begin without an end,
-            and an end without a begin, are left out.
+            The intervals in the order of the file. `start` and `end` are in seconds since the file's first valid time;
+            `track` is the pair of process and thread. An event that begins an interval and one that ends it make one
+            interval, in the place of the second; either of them alone is left out.
 
         Raises:
             DocumentError: An event that is selected has no valid time or duration, or ends before it starts.

@@ -301,7 +301,7 @@ def too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
     audit's fastest step.
 
     Args:
-        repeats: The finished repeats. Fewer than `TIMED_REPEATS` (3) yield nothing.
+        repeats: The finished repeats. With fewer than `TIMED_REPEATS` (3), nothing is yielded.
         shortest: Seconds. Only ranks whose steps in the audit all took at least this long are compared.
     """
     shares = [share for repeat in repeats for share in _shares(repeat, shortest)]

@@ -35,7 +35,7 @@ def window(spec: RunSpec) -> str:
 def case_key(spec: RunSpec) -> str:
     """Return a key of 12 hexadecimal digits, which is equal for runs of the same case with the same window.
 
-    Specs have the same key if their workload, factors and data source are equal, and so are the numbers of their
-    measured steps and of the steps before these.
+    Two specs have the same key if they have the same fields with the role `workload` or `factor`, the same data source,
+    the same number of measured steps, and the same number of steps before these.
     """
     return hashlib.sha256(f"{identity(spec)} {window(spec)}".encode()).hexdigest()[:12]

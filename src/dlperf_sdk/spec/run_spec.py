@@ -253,8 +253,9 @@ class RunSpec:
     def executed(self) -> RunSpec:
         """The spec that the workers run. It differs from this spec only if the measured part of a step leaves work out.
 
-        The parts `training` and `compute` train on the canonical batch, so their spec has the default data source. That
-        of `compute` also has the strategy `independent`. So plugins need no code of their own for these parts.
+        The parts `training` and `compute` train on the canonical batch, so their spec has the default data source. The
+        spec of `compute` also has the strategy `independent`. Plugins therefore need no code of their own for these two
+        parts.
         """
         part, changes = PARTS[self.part], dict[str, Any]()
         if part.trains and not part.reads_input:

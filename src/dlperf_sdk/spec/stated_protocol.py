@@ -23,9 +23,9 @@ class StatedProtocol:
 
     @classmethod
     def from_protocol(cls, protocol: Protocol) -> StatedProtocol:
-        """Return a stated protocol with the warm-up, steps and repeats of `protocol`; none of them is None.
+        """Return the warm-up steps, measured steps and repeats of `protocol`; none of them is None.
 
-        With an adaptive protocol, the repeats are the fewest that it takes.
+        For an adaptive protocol, `repeats` is the smallest number of repeats that it takes.
         """
         return cls(protocol.warmup, protocol.steps, protocol.repeats)
 
@@ -48,16 +48,18 @@ class StatedProtocol:
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """The names of the numbers that the source does not state; empty if it states all.
+        """The names of the numbers that are None, because the source does not state them; empty if it states all.
 
-        They are those of `warm-up steps`, `measured steps` and `repeats`, in this order.
+        The names are `warm-up steps`, `measured steps` and `repeats`, in this order.
         """
         return tuple(name for name, number in self._numbers().items() if number is None)
 
     def differences(self, other: StatedProtocol) -> dict[str, tuple[int, int]]:
-        """Return the numbers that this and another protocol both state and that differ: name → (own, the other's).
+        """Return the numbers that this protocol and `other` both state, and that differ.
 
-        The names are `warm-up steps`, `measured steps` and `repeats`. Empty if no number differs.
+        Returns:
+            Name → (number of this protocol, number of `other`), with the names `warm-up steps`, `measured steps` and
+            `repeats`, in this order. Empty if no number differs.
         """
         other_numbers = other._numbers()
         return {
@@ -69,11 +71,15 @@ class StatedProtocol:
         }
 
     def check(self, prescribed: Protocol) -> str:
-        """Compare the protocol with the one that the source prescribes, by warm-up steps, measured steps and repeats.
+        """Compare the warm-up steps, measured steps and repeats with those that are prescribed.
+
+        Args:
+            prescribed: The protocol that the source of this one prescribes. Of an adaptive protocol, the smallest
+                number of repeats counts.
 
         Returns:
-            `deviates` if a number that this protocol states differs from the prescribed one. Otherwise
-            `not stated in full` if this protocol leaves out a number, else `as prescribed`.
+            `deviates` if a number that this protocol states differs from the prescribed one. Otherwise `not stated in
+            full` if this protocol leaves out a number, else `as prescribed`.
         """
         if self.differences(StatedProtocol.from_protocol(prescribed)):
             return DEVIATES

@@ -13,7 +13,7 @@ class Declaration(Protocol):
 
     @property
     def name(self) -> str:
-        """Name by which a spec selects the object."""
+        """Name of the object, with which a run spec selects it, such as `amp-bf16`."""
 
 
 T = TypeVar("T", bound=Declaration)
@@ -49,7 +49,7 @@ class Table(Generic[T]):
 
     @property
     def default(self) -> str:
-        """Name of the first object, which a run spec has if it names none."""
+        """Name of the first object. It is in effect if a run spec names no object of the table."""
         return next(iter(self._declared))
 
     @property

@@ -30,7 +30,10 @@ class Asynchrony(Training):
     """
 
     def test_nothing_changes_after_synchronize(self, any_cell: Cell) -> None:
-        """With the settings of `any_cell`, no rank's parameters change within 0.1 s after `synchronize` returns."""
+        """With the settings of `any_cell`, no rank's parameters change within 0.1 s after `synchronize` returns.
+
+        `any_cell` is a combination of model, precision and compiler, and of strategy if there are two replicas.
+        """
         spec = self.spec_of(any_cell)
         self._skip_blocking_pair(spec)
         assert all(answer["settled"] for answer in self._values_of(spec)), advice(
@@ -40,7 +43,10 @@ class Asynchrony(Training):
         )
 
     def test_accelerator_is_asynchronous(self, any_cell: Cell) -> None:
-        """With the settings of `any_cell`, no rank has the clock "blocking". Skipped on a CPU."""
+        """With the settings of `any_cell`, no rank has the clock "blocking". Skipped on a CPU.
+
+        `any_cell` is a combination of model, precision and compiler, and of strategy if there are two replicas.
+        """
         device = device_of(self.device, self.plugin)
         if device == "cpu":
             pytest.skip("on a CPU the host may do the work of a step itself, so the clock may be 'blocking'")
@@ -57,7 +63,8 @@ class Asynchrony(Training):
         """Each rank's device still has the work of a step or more when the last of several calls of `step` returns.
 
         The trainers have the settings of `any_cell`. Skipped if the clock of all ranks is "blocking"; single ranks with
-        that clock are left out.
+        that clock are left out. `any_cell` is a combination of model, precision and compiler, and of strategy if there
+        are two replicas.
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
@@ -81,7 +88,8 @@ class Asynchrony(Training):
 
         The evidence is that reading the losses after it takes hardly any time, and, with the clock "event", that the
         time between the device's events is at most the time that the host waited. Skipped if the clock of all ranks is
-        "blocking"; single ranks with that clock are left out.
+        "blocking"; single ranks with that clock are left out. `any_cell` is a combination of model, precision and
+        compiler, and of strategy if there are two replicas.
         """
         spec = self.spec_of(any_cell)
         for rank, times in enumerate(self._times(spec)):
@@ -100,7 +108,8 @@ class Asynchrony(Training):
         """With the clock "blocking", hardly any work is left when the last of several calls of `step` returns.
 
         `synchronize` and reading the losses together then take at most 40 % of the time of one step. The trainer has
-        the settings of `cell`. Skipped if it has another clock.
+        the settings of `cell`. Skipped if the runtime has another clock. `cell` is a combination of model, precision
+        and compiler for one replica.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]

@@ -30,6 +30,7 @@ class DeclaredCapabilities(FrameworkSubject):
         """With the settings of `cell`, a run is valid, and passes the check `precision-effective`.
 
         That check passes if the outputs deviate from fp32 by an amount within the bounds of the cell's precision.
+        `cell` is a combination of model, precision and compiler for one replica.
         """
         spec = self.spec_of(cell)
         judgement = verdict(self.require_valid_result(spec), "precision-effective")

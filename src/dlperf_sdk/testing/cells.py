@@ -75,10 +75,11 @@ class Cell:
 
 
 def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
-    """Return the cells of one replica: each model in each precision, then each compiler with each precision.
+    """Return the cells for one replica: the combinations of settings that conformance tests try.
 
-    The cells with a compiler name all of `models`, of which the suite takes the first that the plugin accepts; there
-    are none if `models` is empty. The default precision comes first.
+    First come the cells without a compiler: for each precision, one cell per model. Then, for each compiler, comes one
+    cell per precision. A cell with a compiler names all of `models`, of which the suite takes the first that the plugin
+    accepts. The default precision comes before the others. There are no cells if `models` is empty.
 
     Args:
         models: Names of the models to test, in order of preference.
@@ -98,11 +99,12 @@ def list_single_replica_cells(models: tuple[str, ...], capabilities: Capabilitie
 
 
 def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tuple[Cell, ...]:
-    """Return the cells of two replicas, for each declared strategy that synchronizes gradients.
+    """Return the cells for two replicas: the combinations of settings that conformance tests try.
 
-    First come each strategy with each model, then each strategy with each compiler and with each precision but the
-    default. Cells with a compiler or a precision name all of `models`, of which the suite takes the first that the
-    plugin accepts; there are none if `models` is empty.
+    Only declared strategies that synchronize gradients are tried. First come the cells in the default precision without
+    a compiler: for each strategy, one cell per model. Then, for each strategy, comes one cell per compiler and one per
+    other precision. Such a cell names all of `models`, of which the suite takes the first that the plugin accepts.
+    There are no cells if `models` is empty.
 
     Args:
         models: Names of the models to test, in order of preference.
@@ -121,7 +123,7 @@ def list_pair_cells(models: tuple[str, ...], capabilities: Capabilities) -> tupl
 def select_covering(cells: Iterable[Cell]) -> frozenset[Cell]:
     """Return a subset of the cells that has every value of every field at least once.
 
-    A cell is in it if one of its values is in no cell before it.
+    The subset contains each cell that has a value which no earlier cell has in the same field.
     """
     values: set[tuple[str, Any]] = set()
     chosen = set()

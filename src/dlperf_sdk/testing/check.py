@@ -119,7 +119,9 @@ def check(
 
 
 def get_suite() -> type[Conformance]:
-    """Return the class of tests that the running `check` has made; for the module that pytest imports, and only there.
+    """Return the class of tests that the running `check` has made.
+
+    Only the module that pytest imports calls this.
 
     Raises:
         IndexError: No check has been started in this process.

@@ -101,7 +101,8 @@ class Ending(Training):
     def test_killed_rank_is_a_typed_failure(self) -> None:
         """If rank 1 is killed in the window, the run's failure has the kind `crashed` and rank 1; no process is left.
 
-        Skipped if no strategy with synchronous replicas, on one node or two, has a second process.
+        Skipped if, with every declared strategy that is not asynchronous, the plugin trains two replicas in one
+        process, on one node and on two, or refuses the case.
         """
         mark = uuid.uuid4().hex
         spec = self._two_process_case(env={MARK: mark}, steps=100_000)

@@ -26,7 +26,7 @@ class Evidence(Training):
         """With the settings of `cell`, the trainer's `deviation` is not a finite number if all weights are NaN.
 
         `deviation` is how far the model's outputs are from those in fp32. A trainer that raises an error for such
-        weights passes.
+        weights passes. `cell` is a combination of model, precision and compiler for one replica.
         """
         finite = self._evidence(cell)["finite"]
         assert not finite, advice(
@@ -39,6 +39,7 @@ class Evidence(Training):
         """If the request has a precision or compiler that does not exist, the trainer's `observed` does not repeat it.
 
         All other settings of the request are those of `cell`. A trainer that raises an exception for the name passes.
+        `cell` is a combination of model, precision and compiler for one replica.
         """
         claims = self._evidence(cell)["claims"]
         repeated = [name for name in ("precision", "compiler") if claims.get(name) == NO_SETTING]
@@ -52,7 +53,8 @@ class Evidence(Training):
     def test_unknown_names_are_refused(self, cell: Cell) -> None:
         """The worker half raises `Unsupported` for an unknown precision, compiler, layout, strategy or data source.
 
-        The message has the unknown name. One setting at a time is unknown; the others are those of `cell`.
+        The message has the unknown name. One setting at a time is unknown; the others are those of `cell`. `cell` is a
+        combination of model, precision and compiler for one replica.
         """
         refusals = self._values_of_cell(cell)["refusals"]
         accepted = {

@@ -79,8 +79,8 @@ class FrameworkChoice(Conformance):
 
         The parameters are `model`, `compiler` (without `none`), `layout` (without `auto`) and `source` (data sources
         without the default), whose values are names that the plugin declares; and `cell` (one replica), `pair` (two
-        replicas) and `any_cell` (one and two), whose values are cells. No parameter has a value if the plugin cannot be
-        loaded.
+        replicas) and `any_cell` (one and two), whose values are cells, which are combinations of settings. No parameter
+        has a value if the plugin cannot be loaded.
         """
         names = ("model", "compiler", "layout", "source", "cell", "pair", "any_cell")
         try:
@@ -103,7 +103,7 @@ class FrameworkChoice(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells whose values all occur in other cells too, so that they add only a combination of values."""
+        """Return the cells without a setting of their own: each of their settings also occurs in an earlier cell."""
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 

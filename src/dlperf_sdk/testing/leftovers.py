@@ -64,9 +64,12 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
 
 
 def list_live_processes(mark: str) -> list[str]:
-    """Return the command lines of this machine's other processes whose environment variable `MARK` is `mark`.
+    """Return the command lines of this machine's other processes that carry a mark; empty if there are none.
 
-    Processes whose environment cannot be read, such as another user's, are left out. Empty if there are none.
+    Processes whose environment cannot be read, such as another user's, are left out.
+
+    Args:
+        mark: The mark: the value of the environment variable `DLPERF_CONFORMANCE`, whose name is in `MARK`.
     """
     commands = []
     for process in _processes():

@@ -27,14 +27,16 @@ class Following(FrameworkSubject):
     def test_follows_reference(self, cell: Cell) -> None:
         """With the settings of `cell`, one replica follows the model's float64 reference: its parity is `pass`.
 
-        It trains from the canonical weights on the canonical batch.
+        It trains from the canonical weights on the canonical batch. `cell` is a combination of model, precision and
+        compiler for one replica.
         """
         self._check_follows(self.spec_of(cell))
 
     def test_replicas_follow_reference(self, pair: Cell) -> None:
         """With the settings of `pair`, two replicas follow the model's float64 reference: the parity is `pass`.
 
-        Replicas that are equal to each other could be equally wrong.
+        Replicas that are equal to each other could be equally wrong. `pair` is a combination of model, strategy,
+        precision and compiler for two replicas.
         """
         self._check_follows(self.spec_of(pair))
 

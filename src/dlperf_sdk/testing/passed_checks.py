@@ -30,10 +30,11 @@ class PassedChecks:
         """Names of the passed tests in the order of their last record; empty until `read` or `record` is called."""
 
     def read(self) -> bool:
-        """Set `names` to the tests that the last check of the plugin has passed; return True if that is known.
+        """Read the names of the tests that the last check of the plugin has passed into `names`.
 
-        Without a readable file, or with one that a check with other arguments wrote, `names` stays as it is, and the
-        function returns False.
+        Returns:
+            True if `names` was set; False, with `names` unchanged, if the file is missing or unreadable, or if a check
+            with other arguments wrote it.
         """
         try:
             document = json.loads(self._path.read_bytes())

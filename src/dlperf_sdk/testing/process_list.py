@@ -35,11 +35,11 @@ class ProcessList(FrameworkSubject):
     """Tests of the function that lists the processes. They start none."""
 
     def test_nodes_list_their_processes_with_the_addresses_that_they_get(self) -> None:
-        """The plugin's `processes` lists the same processes of a node, whether it knows all nodes or those it needs.
+        """With the addresses that a node gets, the plugin lists the same processes of the node as with all addresses.
 
-        In a run, a node knows the addresses of itself and of node 0. It gets those of further nodes only if the list
-        has placeholders for them, such as `<host of node 2>`. Each declared device and strategy is tried, on three
-        nodes of two devices.
+        In a run, a node first gets only its own addresses and those of node 0. It gets the addresses of all nodes if
+        the list then has placeholders for those of another node, such as `<host of node 2>`. Each declared device and
+        strategy is tried, on three nodes of two devices. No process is started.
         """
         capabilities = self.plugin.capabilities
         for device, strategy in product(sorted(capabilities.devices), sorted(capabilities.strategies)):

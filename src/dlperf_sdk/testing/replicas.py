@@ -25,7 +25,8 @@ class Replicas(FrameworkSubject):
     def test_replicas_are_equal(self, pair: Cell) -> None:
         """With the settings of `pair`, a run of two replicas is valid, and both end with equal parameters.
 
-        If the strategy of `pair` is asynchronous, the replicas may differ: the run must only be valid.
+        If the strategy of `pair` is asynchronous, the replicas may differ: the run must only be valid. `pair` is a
+        combination of model, strategy, precision and compiler for two replicas.
         """
         spec = self.spec_of(pair)
         result = self.require_valid_result(spec)
@@ -42,7 +43,8 @@ class Replicas(FrameworkSubject):
         """If the strategy of `pair` is asynchronous, replica 0 of two has other losses than one that trains alone.
 
         With asynchronous updates no single trajectory is correct, but that of a replica alone is wrong. Skipped with
-        other strategies, and in narrow precisions, whose rounding may hide the other replica's updates.
+        other strategies, and in narrow precisions, whose rounding may hide the other replica's updates. `pair` is a
+        combination of model, strategy, precision and compiler for two replicas.
         """
         spec = self.spec_of(pair)
         if not STRATEGIES[spec.strategy].is_asynchronous:
@@ -64,7 +66,8 @@ class Replicas(FrameworkSubject):
     def test_replicas_see_different_samples(self, pair: Cell) -> None:
         """With the settings of `pair`, the two replicas have different losses in the first step.
 
-        Each of the two trains on its own canonical shard.
+        Each of the two trains on its own canonical shard. `pair` is a combination of model, strategy, precision and
+        compiler for two replicas.
         """
         spec = self.spec_of(pair)
         first, second = _losses(self.require_valid_result(spec))

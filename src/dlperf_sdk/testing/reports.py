@@ -38,7 +38,8 @@ class Reports(Training):
     def test_peak_memory_is_plausible(self, cell: Cell) -> None:
         """With the settings of `cell`, the runtime's `peak_memory` is None on a CPU.
 
-        On other devices it is at least the bytes of float32 parameters and their gradients.
+        On other devices it is at least the bytes of float32 parameters and their gradients. `cell` is a combination of
+        model, precision and compiler for one replica.
         """
         spec = self.spec_of(cell)
         peak = self._values_of(spec)[0]["peak_memory"]
@@ -86,7 +87,10 @@ class Reports(Training):
         )
 
     def test_replica_reports_its_device(self, any_cell: Cell) -> None:
-        """With the settings of `any_cell`, a run is valid, and each record names a device for each of its replicas."""
+        """With the settings of `any_cell`, a run is valid, and each record names a device for each of its replicas.
+
+        `any_cell` is a combination of model, precision and compiler, and of strategy if there are two replicas.
+        """
         for record in self.require_valid_result(self.spec_of(any_cell)).repeats[0].records:
             for replica in record.replicas:
                 assert replica.device, f"replica {replica.index} of rank {record.rank} names no device"
@@ -94,7 +98,8 @@ class Reports(Training):
     def test_observed_settings_equal_requested(self, cell: Cell) -> None:
         """With the settings of `cell`, the trainer's `observed` has the requested precision.
 
-        If it has `compiler`, `strategy` or `accumulation`, their values are the requested ones.
+        If it has `compiler`, `strategy` or `accumulation`, their values are the requested ones. `cell` is a combination
+        of model, precision and compiler for one replica.
         """
         spec = self.spec_of(cell)
         observed = self._values_of(spec)[0]["observed"]

@@ -173,7 +173,8 @@ def ask(
 ) -> tuple[Answer, ...]:
     """Start the trainers of a case with the suite's questions, and return their answers in the order of the ranks.
 
-    If a worker fails, one answer with the keys `asked` and `error` is returned in place of all answers.
+    If a worker fails, the tuple has only one answer. In its `values`, `asked` is `anything`, and `error` is the
+    traceback, or the log and the failure's message.
 
     Args:
         spec: The case.
@@ -181,7 +182,8 @@ def ask(
         on_progress: Called with one line of text at a time while the data and the managed environment are prepared.
 
     Raises:
-        DlperfError: The case cannot be planned, its environment cannot be made, or the workers cannot be started.
+        DlperfError: The case cannot be planned, its data cannot be used, its environment cannot be made, or the workers
+            cannot be started.
     """
     outcome = start(spec, registry, "answer", on_progress=on_progress)
     if outcome.failure is None:

@@ -66,8 +66,8 @@ class FrameworkSubject(FrameworkChoice):
     def spec_of(self, cell: Cell) -> RunSpec:
         """Return the case of a cell, with the first of the cell's models for which planning accepts the case.
 
-        The test is skipped if planning accepts it for no model. The case of a plain cell (`Cell.is_plain`) is returned
-        without planning: a plugin that implements the model must accept it.
+        `cell` is a combination of settings. The test is skipped if planning accepts the case for no model. The case of
+        a plain cell (`Cell.is_plain`) is returned without planning: a plugin that implements the model must accept it.
         """
         spec = (
             self.spec(cell.models[0])
@@ -78,12 +78,15 @@ class FrameworkSubject(FrameworkChoice):
         return spec
 
     def result_of(self, spec: RunSpec) -> Result:
-        """Return the result of a case, which may have failed.
+        """Return the result of a case. A case that failed has a result, too.
 
-        The case is run once, and all tests of the class share the result. For a case that `spec_of` returned, the
-        same start of workers also serves `answers_of` and `parity_of`. If that start fails, each of the three methods
-        starts the workers itself, so that each test shows its own failure. Skips the test if this machine cannot place
-        the case, or if the plainest case of the model failed because of a gap in the worker half.
+        The first call runs the case. Later calls, also from other tests of the class, return the same result. If
+        `spec_of` returned the case, one start of the workers gives the result and also what `answers_of` and
+        `parity_of` return. If that start fails, each of these three methods starts the workers anew, so that each test
+        shows its own failure.
+
+        Skips the test if this machine lacks what the case needs, or if the model's plainest case (fp32, one device, no
+        compiler) has already failed because a method of the worker half is yet to be written.
         """
         key = _key(spec)
         if key not in self._results:
@@ -113,10 +116,11 @@ class FrameworkSubject(FrameworkChoice):
         return result
 
     def run_case(self, spec: RunSpec, observers: Sequence[Any] = ()) -> Result:
-        """Run a case without its parity run, and return the result, which may have failed.
+        """Run a case without its parity run, and return the result. A case that failed has a result, too.
 
-        The case is run with each call, and the result is not shared. Skips the test if this machine has too few devices
-        for the case, or if a method of the worker half that the model needs is still to be written.
+        Each call runs the case; `result_of` does not return this result. Skips the test if this machine lacks what the
+        case needs, or if the model's plainest case (fp32, one device, no compiler) has already failed because a method
+        of the worker half is yet to be written.
 
         Args:
             spec: The case.
@@ -133,8 +137,8 @@ class FrameworkSubject(FrameworkChoice):
     def parity_of(self, spec: RunSpec) -> Parity:
         """Return the parity of a case. The case is run once, and all tests of the class share the parity.
 
-        Skips the test if this machine cannot run the case, if a worker refuses it, or if the plugin still has methods
-        to fill in. Fails the test if the case cannot be prepared.
+        Skips the test if this machine cannot run the case, if a worker refuses it, or if it needs a method of the
+        plugin that is yet to be written. Fails the test if the case cannot be prepared.
         """
         key = _key(spec)
         if key in self._cells:
@@ -171,8 +175,8 @@ class FrameworkSubject(FrameworkChoice):
         """Return the trainers' answers to the suite's questions, in the order of the ranks.
 
         The case is run once, and all tests of the class share the answers. If the workers did not start, one answer
-        holds the error. Skips the test if this machine cannot run the case, if a worker refuses it, or if the plugin
-        still has methods to fill in.
+        holds the error. Skips the test if this machine cannot run the case, if a worker refuses it, or if it needs a
+        method of the plugin that is yet to be written.
         """
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
@@ -225,7 +229,7 @@ class FrameworkSubject(FrameworkChoice):
         """Return the result of a case; the test fails if the run or one of its integrity verdicts failed.
 
         Inconclusive verdicts, and verdicts that do not apply, are accepted. Skips the test if this machine cannot run
-        the case, if a worker refuses it, or if the plugin still has methods to fill in.
+        the case, if a worker refuses it, or if it needs a method of the plugin that is yet to be written.
         """
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)

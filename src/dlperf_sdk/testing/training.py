@@ -26,7 +26,8 @@ class Training(FrameworkSubject):
     def test_trains(self, cell: Cell) -> None:
         """With the settings of `cell`, a run succeeds, and none of its integrity verdicts fails.
 
-        A case in fp32 without a compiler must not be refused.
+        A case in fp32 without a compiler must not be refused. `cell` is a combination of model, precision and compiler
+        for one replica.
         """
         spec = self.spec_of(cell)
         status = self.result_of(spec).status if cell.is_plain else None
@@ -38,7 +39,10 @@ class Training(FrameworkSubject):
         self.require_valid_result(spec)
 
     def test_worker_answers(self, cell: Cell) -> None:
-        """With the settings of `cell`, the methods of `Runtime` and `Trainer` raise no exception, on any rank."""
+        """With the settings of `cell`, the methods of `Runtime` and `Trainer` raise no exception, on any rank.
+
+        `cell` is a combination of model, precision and compiler for one replica.
+        """
         spec = self.spec_of(cell)
         failed = self._first_failed(self.answers_of(spec))
         self.skip_if_unfinished(failed)
@@ -72,7 +76,10 @@ class Training(FrameworkSubject):
         )
 
     def test_starts_from_canonical_weights(self, cell: Cell) -> None:
-        """With the settings of `cell`, each parameter equals its canonical weights exactly before the first step."""
+        """With the settings of `cell`, each parameter equals its canonical weights exactly before the first step.
+
+        `cell` is a combination of model, precision and compiler for one replica.
+        """
         spec = self.spec_of(cell)
         different = self._values_of(spec)[0]["initial"]
         assert not different, advice(
@@ -84,7 +91,10 @@ class Training(FrameworkSubject):
         )
 
     def test_deviation_has_no_side_effects(self, cell: Cell) -> None:
-        """With the settings of `cell`, a call of the trainer's `deviation` leaves the parameters unchanged."""
+        """With the settings of `cell`, a call of the trainer's `deviation` leaves the parameters unchanged.
+
+        `cell` is a combination of model, precision and compiler for one replica.
+        """
         spec = self.spec_of(cell)
         assert self._values_of(spec)[0]["traceless"], advice(
             f"{describe(spec)}: `deviation` changed the parameters.",
@@ -96,7 +106,8 @@ class Training(FrameworkSubject):
         """With the settings of `cell`, each step changes the parameters, and reports `batch_size` samples.
 
         Several steps are taken on the canonical batch by one replica; `batch_size` is the suite's attribute. In a
-        precision with a loss scaler, steps need not change the parameters: the scaler may skip them.
+        precision with a loss scaler, steps need not change the parameters: the scaler may skip them. `cell` is a
+        combination of model, precision and compiler for one replica.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -117,7 +128,8 @@ class Training(FrameworkSubject):
 
         The losses also match those of another run of the case: the first one within the precision's `loss_tolerance`,
         each later one within the larger `grown_loss_tolerance` (`is_loss_of`), because in narrow formats training
-        amplifies differences in the order of summation. The losses must differ from step to step.
+        amplifies differences in the order of summation. The losses must differ from step to step. `cell` is a
+        combination of model, precision and compiler for one replica.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -142,7 +154,7 @@ class Training(FrameworkSubject):
 
         After the canonical steps, that process trains some more steps on the canonical batch. The data source
         `synthetic` must therefore yield the complete canonical batch in every step. Losses match within the precision's
-        tolerances (`is_loss_of`).
+        tolerances (`is_loss_of`). `cell` is a combination of model, precision and compiler for one replica.
         """
         spec = self.spec_of(cell)
         answer = self._values_of(spec)[0]
@@ -201,7 +213,8 @@ class Training(FrameworkSubject):
     def test_loss_falls(self, cell: Cell) -> None:
         """With the settings of `cell`, the verdict `loss-falls` of a run is `pass`.
 
-        It passes if the loss of each replica falls during the steps on the canonical batch.
+        It passes if the loss of each replica falls during the steps on the canonical batch. `cell` is a combination of
+        model, precision and compiler for one replica.
         """
         judgement = verdict(self.require_valid_result(self.spec_of(cell)), "loss-falls")
         assert judgement.outcome == PASS, advice(

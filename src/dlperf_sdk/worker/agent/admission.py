@@ -51,7 +51,10 @@ class Admission(threading.Thread):
         """A clause that names the resource which ran out on this node while accepting; empty if none did."""
 
     def run(self) -> None:
-        """Accept connections until the listener is closed; serve each peer that proves that it holds the secret."""
+        """Accept connections until the listener is closed; serve each peer that proves that it holds the secret.
+
+        This runs in the thread that `start` starts.
+        """
         raise_descriptor_limit(self._links + _SPARE_DESCRIPTORS)
         while self._listener.fileno() >= 0:
             try:

@@ -10,9 +10,9 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 def share(cpus_by_numa: Mapping[int, Sequence[int]], index: int, count: int) -> Tuple[int, ...]:
     """Return the processors of one worker: its share of the usable processors.
 
-    Each processor is in exactly one share, and the shares' sizes differ by at most one, because the slowest worker
-    sets the pace. If possible, no share spans two NUMA nodes. Only if there are more workers than processors, each
-    worker gets one processor, the next worker the next processor, and several workers use the same one.
+    With at least as many processors as workers, each processor is in exactly one share. The shares' sizes differ by at
+    most one, because the slowest worker sets the pace. If possible, no share spans two NUMA nodes. With fewer
+    processors than workers, each share is one processor, which several workers use.
 
     Args:
         cpus_by_numa: NUMA node → the numbers of its usable processors, as the function `cpus_by_numa` returns them.
@@ -139,7 +139,7 @@ def parse_cpu_list(text: str) -> Set[int]:
 
 
 def thread_variables(threads: int) -> Dict[str, str]:
-    """Return the environment variables that give a worker this many threads, at least one.
+    """Return the environment variables, as name → value, that give a worker this many threads.
 
     OMP_NUM_THREADS also sets the number of threads of MKL and OpenBLAS. OMP_WAIT_POLICY is PASSIVE, since OpenMP's
     threads otherwise spin while they wait: two threads that spin on one core make a step up to twenty times slower.

@@ -84,10 +84,10 @@ class Agent:
         self._beat = 0.0
 
     def serve(self) -> int:
-        """Execute the coordinator's orders until it sends `quit`, and end the workers that still run.
+        """Execute the coordinator's orders until it sends `quit`; then end the workers that still run, and return.
 
-        This also ends if the connection to the coordinator is lost, or at a SIGTERM, SIGHUP or SIGINT. It replaces
-        the process's handlers of these signals and of SIGCHLD.
+        The method also ends the workers and returns if the connection to the coordinator is lost, or at a SIGTERM,
+        SIGHUP or SIGINT. It replaces the process's handlers of these signals and of SIGCHLD.
 
         Returns:
             The exit code: 0 after `quit`, else 1.

@@ -52,8 +52,8 @@ class Attempt:
         """Start this node's processes, one after another.
 
         Args:
-            nodes: The known fields of nodes, by number in digits, as for `processes.nodes_from`.
-            processes: The processes.
+            nodes: Number of a node in digits, such as `"0"` → its known fields, as `processes.nodes_from` takes them.
+            processes: The processes, as `launch_commands.orders_for` returns them.
             orders: The command and further details of each process, as `launch_commands.orders_for` returns them.
 
         Raises:
@@ -132,10 +132,10 @@ class Attempt:
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
-        """Return the failures of services that trainers needed, then those of trainers that have ended.
+        """Return the failures so far: those of services that trainers needed, then those of trainers that have ended.
 
-        Each has the form that `dlperf_sdk.worker.failures.failure` returns; that of a trainer may have further fields,
-        such as `type` and `traceback`. The list is empty if all of them succeeded, and while none has ended.
+        Each is a dict in the form that `dlperf_sdk.worker.failures.failure` returns; that of a trainer may have further
+        fields, such as `type` and `traceback`. The list is empty as long as no process has failed.
         """
         ended = [worker for worker in self.trainers if worker.ended]
         killed = bool(ended) and self._kernel_killed()  # read only after one has ended

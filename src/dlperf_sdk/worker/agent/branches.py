@@ -52,12 +52,15 @@ class Branches:
         self._beat_at = self._judged_at = 0.0
 
     def start(self) -> None:
-        """Start to accept agents and to receive their messages."""
+        """Start the threads that accept agents and receive their messages; return at once."""
         self.exchange.start()
         self.admission.start()
 
     def send(self, message: Dict[str, Any], nodes: Optional[Iterable[int]] = None) -> None:
-        """Enqueue a message to `nodes`, by default to all below; leave out those whose link is lost. Return at once."""
+        """Enqueue a message to `nodes`, or with None to all nodes below this one; return at once.
+
+        Nodes to which the link is lost are left out.
+        """
         if nodes is None:
             line = encode(message)
             for channel in list(self._channels.values()):
@@ -74,7 +77,10 @@ class Branches:
                 below.put(dict(message, to=group) if self._tree.has_relay(branch) else message)
 
     def beat_if_due(self) -> None:
-        """Send a heartbeat over the links that have nothing else to carry, if the last one was `BEAT` seconds ago."""
+        """Send a heartbeat over each link on which no other message waits.
+
+        Do nothing if the last call that sent heartbeats was less than `BEAT` seconds ago.
+        """
         now = time.monotonic()
         if now - self._beat_at > BEAT:
             self._beat_at = now
@@ -88,9 +94,10 @@ class Branches:
         self._last_messages[node] = time.monotonic()
 
     def find_silent(self) -> Optional[int]:
-        """Return a node that was silent for `SILENCE` seconds, although all that has arrived was read; else None.
+        """Return the number of a node from which nothing came for `SILENCE` seconds; None if there is none.
 
-        It is not searched for more often than once a second.
+        A message that has arrived, but has not been read yet, counts as a sign of life. If the last search found
+        nothing and was less than a second ago, the method does not search and returns None.
         """
         complete_until = self.exchange.complete_until
         if complete_until - self._judged_at < _JUDGE:
@@ -102,7 +109,10 @@ class Branches:
         return None
 
     def remove(self, node: int) -> None:
-        """Send nothing to a node and those behind it, and do not judge it, unless a message comes from there."""
+        """Stop sending to a node and to the nodes behind it, and stop checking whether it is silent.
+
+        If a message comes from there later, both begin again.
+        """
         self._last_messages.pop(node, None)
         self._channels.pop(node, None)
 

@@ -101,7 +101,7 @@ class Exchange(threading.Thread):
             self._waker.send(b"\0")
 
     def run(self) -> None:
-        """Send and receive the messages of all links, without end."""
+        """Send and receive the messages of all links, without end, in the thread that `start` starts."""
         while True:
             looked, has_unread = time.monotonic(), False
             for key, events in self._selector.select(_LOOK):

@@ -122,7 +122,17 @@ def _address_of_coordinator(placement: Placement) -> str:
 def serve_below(
     tree: Tree, node: int, joined: Link, secret: str, allowed_ports: Sequence[int]
 ) -> Union[Link, Relay]:
-    """Start the node's relay on a link to its parent if agents of other nodes connect to it; return the agent's link.
+    """Start the relay of a node if agents of other nodes connect to it; return the link of its own agent.
+
+    Args:
+        tree: The tree of the case's nodes.
+        node: Number of the node.
+        joined: The link to the node's parent in the tree.
+        secret: The bundle's secret.
+        allowed_ports: The ports that the relay may use; empty for `network.USUAL`.
+
+    Returns:
+        The started relay, which has the methods of a link; `joined` if the node needs no relay.
 
     Raises:
         OSError: None of the ports that were tried is free.

@@ -20,8 +20,9 @@ def main(job: str, command: str) -> int:
 
     Args:
         job: The job's number.
-        command: `acknowledge`, to let the job stop waiting for a reader; or the number of bytes of the stream to skip,
-            to write the rest to standard output until the stream is complete.
+        command: With `acknowledge`, the stream is marked as read, so that the job stops waiting for a reader. With a
+            number, that many bytes of the stream are skipped, and the others are written to standard output until the
+            stream is complete.
 
     Returns:
         The exit code: 1 if the stream to acknowledge is not complete within `END_TIMEOUT` seconds, or its folder does

@@ -34,12 +34,13 @@ Nodes = Mapping[str, Mapping[str, Any]]
 def needs_other_nodes(request: Request, node: int, facts: Mapping[str, Any]) -> bool:
     """Return True if variables of a node's processes contain the address of a node other than this one and node 0.
 
-    If the plugin's function raises an exception, the value is False: the start of the workers will report it.
+    If the plugin's function that lists the processes raises an exception, the value is False: the start of the workers
+    will report it.
 
     Args:
         request: The case.
         node: The node's number.
-        facts: Its fields of `processes.Node`, with lists instead of tuples.
+        facts: The node's fields of `processes.Node` by name, with lists instead of tuples.
     """
     try:
         cluster = request.cluster({str(node): facts})
@@ -54,20 +55,21 @@ def orders_for(
 ) -> Tuple[List[Process], List[Dict[str, Any]]]:
     """Return this node's processes, and what the agent needs to start each.
 
-    Each process with its own processors (`_processors`) has as many threads as these have cores.
+    A process that gets processors of its own has as many threads as these processors have cores.
 
     Args:
         request: The case.
-        nodes: This node, node 0, and those whose addresses this node's processes need.
+        nodes: Number of a node in digits → its known fields, as `processes.nodes_from` takes them: of this node, of
+            node 0, and of those whose addresses this node's processes need.
         place: This node.
         bundle: The directory from which workers import.
         file: The request's file in the bundle.
 
     Returns:
-        Two lists of the same length: the processes, and for each a dict with `name`, `command` (without the worker's
-        arguments), `environment` (all variables), `cpus` (processor numbers; empty for all), and `request` (the path
-        of its file). They have the order of the plugin's function; the senders of batches come last. Both lists are
-        empty if this node has no processes.
+        Two lists of the same length: the processes, and for each process a dict with `name`, `command` (without the
+        worker's arguments), `environment` (all variables), `cpus` (processor numbers; empty for all), and `request`
+        (the path of its file). The processes are in the order in which the plugin's function lists them; the senders of
+        batches come last. Both lists are empty if this node has no processes.
 
     Raises:
         ValueError: The variables of a process contain something of another node that this node does not know.

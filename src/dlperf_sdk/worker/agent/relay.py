@@ -43,7 +43,7 @@ class Relay(threading.Thread):
         """Messages for this node's agent; None at the end."""
 
     def start(self) -> None:
-        """Start to accept the agents below, and report the address and port to the parent."""
+        """Start to accept the agents below, report the address and port to the parent, and return at once."""
         self._upward.start()
         self._uplink = self._upward.add(self._link)
         self._branches.start()
@@ -52,7 +52,10 @@ class Relay(threading.Thread):
         self._uplink.put({"event": "relay", "node": self._node, "address": address, "port": port})
 
     def run(self) -> None:
-        """Send heartbeats, and report silent nodes and a lack of descriptors, until the process ends."""
+        """Send heartbeats, and report silent nodes and a lack of descriptors, until the process ends.
+
+        This runs in the thread that `start` starts.
+        """
         beat_at, shortage = time.monotonic(), ""
         while True:
             time.sleep(_LOOK)
@@ -70,7 +73,10 @@ class Relay(threading.Thread):
                 self._uplink.put({"event": "silent", "node": silent})
 
     def send(self, message: Dict[str, Any]) -> bool:
-        """Enqueue a message of this node's agent to the parent; return False if the parent is gone.
+        """Enqueue a message of this node's agent to the parent, and return at once; a heartbeat is not passed on.
+
+        Returns:
+            False if the parent is gone, else True.
 
         Raises:
             ValueError: The message contains a number that is not finite.
@@ -81,7 +87,7 @@ class Relay(threading.Thread):
         return self._uplink.is_open
 
     def messages(self) -> Iterator[Dict[str, Any]]:
-        """Yield the messages for this node's agent, until the link to the parent is lost."""
+        """Wait for messages to this node's agent, and yield them, until the link to the parent is lost."""
         while True:
             message = self._orders.get()
             if message is None:

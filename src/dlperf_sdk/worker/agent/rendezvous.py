@@ -80,7 +80,7 @@ def join(
         candidates: The coordinator's ports to try, in order.
         secret: The bundle's secret.
         timeout: Seconds to try.
-        tree: The tree.
+        tree: The tree of the case's nodes.
         node: Number of the node.
 
     Raises:

@@ -90,7 +90,10 @@ class Roster:
             raise Failed(failure("environment", message_text, "start", different))
 
     def doorbells(self) -> List[List[Any]]:
-        """Return `[node, address, port]` of each node that takes part in the connection test, by node number."""
+        """Return `[node, address, port]` of each node that takes part in the connection test, by node number.
+
+        In this test, nodes connect to the listening sockets of other nodes, their doorbells.
+        """
         return [
             [node, self._hellos[node]["address"], self._hellos[node]["doorbell"]]
             for node in sorted(self._hellos)
@@ -103,7 +106,10 @@ class Roster:
         return "node %d (%s)" % (node, host) if host else "node %d" % node
 
     def notes(self) -> List[Tuple[int, str]]:
-        """Return node number and note for each clock that differs from node 0's by more than `SKEW` seconds."""
+        """Return (node number, sentence) for each node whose clock differs from node 0's by more than `SKEW` seconds.
+
+        The pairs are in the order of the nodes; the list is empty if there are none.
+        """
         return [
             (node, "The clock of %s is %+.1f s off node 0's." % (self.name(node), hello["skew"]))
             for node, hello in sorted(self._hellos.items())
@@ -164,8 +170,8 @@ class Roster:
             The message, with `event` and `node`; None if there was none in time.
 
         Raises:
-            Failed: A node's connection is lost, or the node has been silent for too long; once for each such node. Or
-                the node's agent ran out of a resource.
+            Failed: A node's connection is lost, or the node has been silent for too long; it is raised once for each
+                such node. It is also raised if a node's agent ran out of a resource.
         """
         end = time.monotonic() + timeout
         while True:

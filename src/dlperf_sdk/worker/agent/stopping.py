@@ -26,14 +26,18 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
     """Decide by the protocol's rule whether to stop or to take another repeat.
 
     Without a target, the rule is `fixed`: stop after `repeats` repeats. With a target, it is `adaptive`: the first
-    `repeats` repeats, at least `SMALLEST_PILOT`, determine the number of repeats (`planned_repeats`); stop after that
-    number, or after `max_repeats`. The coordinator calls this after each repeat, a campaign after each attempt of a
-    case.
+    `repeats` repeats, or the first `SMALLEST_PILOT` if that is more, determine the number of repeats
+    (`planned_repeats`); stop after that number, or after `max_repeats`. The coordinator calls this after each repeat, a
+    campaign after each attempt of a case.
 
     Args:
         throughputs: Throughput of each repeat so far, in samples per second, in order.
         protocol: `Request.protocol`; its `repeats`, `max_repeats` and `target` are used. `target` is half the width of
             the median's 95 % interval, as a fraction of the median; None for a fixed number of repeats.
+
+    Returns:
+        The decision: its `stop` is True if no further repeat is to be taken, and its `met` is True if the rule's number
+        of repeats was taken.
     """
     count, minimum, maximum, target = (
         len(throughputs),

@@ -21,13 +21,14 @@ class Tree(NamedTuple):
         return max(0, (node - 1) // self.fan_out)
 
     def has_relay(self, node: int) -> bool:
-        """Return True if agents of other nodes connect to a node that is not node 0."""
+        """Return True if a node has a relay: it is not node 0, and agents of other nodes connect to it."""
         return 0 < node and node * self.fan_out + 1 < self.nodes
 
     def branch(self, node: int, root: int) -> Optional[int]:
-        """Return the node through which `root` reaches a node: one that connects to `root` itself.
+        """Return the node whose agent connects to `root` directly, and through which messages reach a node.
 
-        Node 0's agent connects to the coordinator on its own node, so node 0 is reached through node 0.
+        It is the node itself if its own agent connects to `root`. Node 0's agent connects to the coordinator on its own
+        node, so node 0 is reached through node 0.
 
         Args:
             node: Number of the node to reach.
@@ -43,5 +44,8 @@ class Tree(NamedTuple):
         return node if self.parent(node) == root else None
 
     def is_behind(self, node: int, link: int) -> bool:
-        """Return True if the messages of a node pass through the link of the node `link` to its parent."""
+        """Return True if the messages of `node` pass through the link of the node `link` to its parent.
+
+        True also if `node` is `link` itself.
+        """
         return node == link or (link > 0 and self.branch(node, link) is not None)
