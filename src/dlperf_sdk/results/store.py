@@ -69,10 +69,11 @@ def run_id(spec: RunSpec, stamp: str, key: str) -> str:
 def campaign_of(run_id: str) -> str | None:
     """Return the stamp of the campaign that a run belongs to; None for a run outside a campaign.
 
-    The stamp is the text that distinguishes a campaign from all others: the names of its runs begin with it.
+    The stamp, such as `20250131T101502Z-0b61e2`, distinguishes a campaign from all others: the names of all its runs
+    contain it.
 
     Args:
-        run_id: The name of the run. Nothing is read.
+        run_id: The name of the run, which alone decides; nothing is read.
     """
     match = _OF_A_CAMPAIGN.fullmatch(run_id)
     return None if match is None else match[1]
@@ -152,8 +153,8 @@ class ResultStore:
         A run without a timestamp in its name is sorted by the last change of its directory. Campaigns are left out.
 
         Raises:
-            StoreError: The directory cannot be read, is that of a campaign, whose runs are in `runs` below it, or has
-                no runs, but campaigns one or two levels below it.
+            StoreError: The directory cannot be read; it is that of a campaign, whose runs are in `runs` below it; or it
+                has no runs itself, and there are campaigns one or two levels below it.
         """
         refuse_campaign(self.directory)
         runs: list[tuple[str, str]] = []

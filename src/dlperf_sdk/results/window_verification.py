@@ -93,7 +93,7 @@ def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Ve
 
 
 def locate_replicas(repeats: Sequence[Repeat]) -> Iterator[tuple[str, Record, Replica]]:
-    """Yield (location, record, replica) for each replica of all repeats.
+    """Yield (location, record, replica) for each replica, in the order of the repeats and their records.
 
     A location is a text such as `(repeat 1, replica 0)`, with the number of the attempt and the index of the replica.
     """

@@ -290,11 +290,13 @@ class RunSpec:
         return resolved
 
     def resolved_protocol(self) -> Protocol:
-        """Return the spec's protocol, with the spec's own steps and repeats in place of the protocol's.
+        """Return the spec's protocol, with the numbers that the spec sets itself in place of the protocol's.
+
+        These are `canonical_steps`, `warmup`, `steps`, `repeats`, `max_repeats` and `target`.
 
         Raises:
             SpecError: `target` or `max_repeats` is given for a protocol with a fixed number of repeats, or
-                `max_repeats` is below the first number of repeats.
+                `max_repeats` is below `repeats`.
         """
         base = PROTOCOLS[self.protocol]
         if base.target is None and (self.target is not None or self.max_repeats is not None):

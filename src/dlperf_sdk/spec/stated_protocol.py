@@ -78,8 +78,8 @@ class StatedProtocol:
                 number of repeats counts.
 
         Returns:
-            `deviates` if a number that this protocol states differs from the prescribed one. Otherwise `not stated in
-            full` if this protocol leaves out a number, else `as prescribed`.
+            `deviates` if a number that this protocol states differs from the prescribed one. If none does,
+            `as prescribed` if this protocol states all numbers, else `not stated in full`.
         """
         if self.differences(StatedProtocol.from_protocol(prescribed)):
             return DEVIATES

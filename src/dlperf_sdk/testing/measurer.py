@@ -71,7 +71,7 @@ class MeasurerConformance(Conformance):
     def test_metrics_are_valid(self) -> None:
         """Each metric that `summarize` returns has a unique name, a unit and a finite value.
 
-        It has either no values of repeats, or one for each repeat.
+        Each metric also has either no values per repeat, or one for each repeat.
         """
         measured = self._measure()
         metrics = self.plugin.summarize(measured)

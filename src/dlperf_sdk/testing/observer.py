@@ -48,7 +48,7 @@ class ObserverConformance(Conformance):
         )
 
     def test_it_follows_a_run(self) -> None:
-        """Two runs of the case with the observer succeed, and none of its hooks raises an exception."""
+        """Two runs of the suite's case with the observer succeed, and none of its hooks raises an exception."""
         for _ in range(2):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")

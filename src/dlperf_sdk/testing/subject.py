@@ -265,9 +265,10 @@ def verdict(result: Result, name: str) -> Verdict:
 
 
 def describe(spec: RunSpec) -> str:
-    """Return a line that names the framework, the model, and the main settings that are not the default.
+    """Return a line such as `torch resnet50 with topology 1n2d, compiler inductor`.
 
-    The settings are topology, precision, compiler, strategy, layout, data source and accumulation.
+    It names the framework, the model, and those of the following settings that are not the default: topology,
+    precision, compiler, strategy, layout, data source and accumulation.
     """
     plain = RunSpec(framework=spec.framework, model=spec.model)
     names = ("topology", "precision", "compiler", "strategy", "layout", "data", "accumulation")

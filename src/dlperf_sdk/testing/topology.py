@@ -117,7 +117,8 @@ class TopologyConformance(Conformance):
     def test_failed_start_is_reported(self) -> None:
         """With a bundle that cannot start, the launcher reports no success.
 
-        Its `launch` or the event stream raises Unavailable or LostNode, or no event `ended` is without a failure.
+        Either its `launch` or the reading of its event stream raises Unavailable or LostNode, or each event `ended` in
+        the stream, if there is one, has a failure.
         """
         with TemporaryDirectory() as folder:
             broken = Path(folder) / "broken.pyz"

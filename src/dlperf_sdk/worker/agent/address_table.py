@@ -32,7 +32,7 @@ def compress(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def expand(table: str) -> Dict[str, Dict[str, Any]]:
-    """Return `host`, `interface` and `ports` of each node of a compressed text, by the node's number in digits.
+    """Return a dict from the number of each node, in digits, to its `host`, `interface` and `ports`.
 
     `ports` is a list of texts of digits, the others are texts.
 

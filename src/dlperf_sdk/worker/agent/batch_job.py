@@ -30,8 +30,8 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
     """Run the command that starts the agents, and keep agent 0's stream in a folder until a reader acknowledges it.
 
     The folder has the files `stream`; `diagnostics`, the command's standard error; and, when the stream is complete,
-    `over`. A reader creates `acknowledged` (see `kept_stream`). The folder is removed at the end, also after
-    SIGTERM.
+    `over`. A reader creates the file `acknowledged` there (see `kept_stream`). The function returns when this file
+    exists, or `linger_seconds` after the stream is complete. The folder is removed at the end, also after SIGTERM.
 
     Args:
         folder: The folder of this job, which must exist.
@@ -39,10 +39,10 @@ def main(folder: str, linger_seconds: float, step: List[str]) -> int:
         step: The command that starts the agents, such as `srun …`; its standard output is agent 0's stream.
 
     Returns:
-        The exit code, which the scheduler reports as the job's: 0 if the event `ended` has no failure, 1 if it has
-        one. If the stream lacks this event, it is the command's exit code, negative if a signal ended the command.
-        After the event that code means nothing, because the command may be killed when the agents have finished their
-        work.
+        The exit code, which the scheduler reports as the job's. If the stream has the event `ended`, it is 0 if that
+        event has no failure, else 1; the command's own exit code does not count, because the command may be killed when
+        the agents have finished their work. If the stream lacks the event, it is the command's exit code, negative if a
+        signal ended the command.
 
     Raises:
         SystemExit: A SIGTERM or SIGHUP arrived. The command is then ended, by force after 10 s.

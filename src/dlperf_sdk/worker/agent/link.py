@@ -210,7 +210,7 @@ def accept(
         timeout: Seconds for the proofs of both sides together.
         admit: Called after the peer's proof and before this side's; if it returns False, the peer is rejected.
         find_relay: Called with the node's number if the peer asks for its relay; returns the relay's address and port,
-        or None if it has not been started.
+            or None if the relay has not been started.
 
     Returns:
         This side's link; None if the peer did not prove in time that it holds the secret, was rejected, or asked for

@@ -48,8 +48,9 @@ def introduce(
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `hello`, the unpacked bundle, and the doorbell. `hello` has `facts`, the result of `hardware.describe`
-        and `network`, this node's `address` and `interface`; it also has `address`, and:
+        The event `hello`, the path of the unpacked bundle, and the doorbell, which is None if the node cannot run the
+        case or no other machine takes part. `hello` has `address`, this node's address; and `facts`, the result of
+        `hardware.describe` with one more key, `network`, a dict of this node's `address` and `interface`. It also has:
 
         - if the node cannot run the case: `unfit`, the `kind` and `message` of the failure;
         - otherwise `time`, in seconds since the epoch; and if there is a doorbell, its port as `doorbell`, and
