@@ -111,8 +111,8 @@ class Paddle(Framework):
 
         `options` is a `PaddleOptions`. Refused are:
 
-        - on a CPU, every precision but fp32, and the compiler cinn;
-        - a changed `comm_buffer_mb` if no gradients are averaged.
+        - on a CPU: every precision but fp32; also the compiler cinn;
+        - the option `comm_buffer_mb`, if it is not at its default and no gradients are averaged.
         """
         default = PaddleOptions().comm_buffer_mb
         if options.comm_buffer_mb != default and (

@@ -99,9 +99,11 @@ def connect(parameters: str, location: str) -> psycopg.Connection:
 def transaction(
     connection: psycopg.Connection, location: str, *, read_only: bool = False, seconds: float = LOST_SECONDS
 ) -> Iterator[None]:
-    """Return a context manager whose block is one transaction with time limits; it searches the schema `dlperf` first.
+    """Return a context manager whose block is one transaction with time limits.
 
-    The transaction is committed at the end of the block, and rolled back after an exception.
+    A statement may take 60 s (`STATEMENT_SECONDS`), and the wait for a lock 20 s (`LOCK_SECONDS`). Tables are looked up
+    in the schema `dlperf` first. The transaction is committed at the end of the block, and rolled back after an
+    exception.
 
     Args:
         connection: The connection, which is in autocommit mode.

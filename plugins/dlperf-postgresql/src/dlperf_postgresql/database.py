@@ -86,7 +86,7 @@ class PostgresqlDatabase(ResultDatabase):
         """Run an SQL query in a read-only transaction, and return the selected rows with the names of their columns.
 
         Texts, truth values, integers, floating-point numbers and bytes are returned as such. Values of the type
-        `numeric` become int or float, JSON and arrays become JSON text, and other types become text.
+        `numeric` become int or float, JSON and arrays become JSON text, and other types become text. NULL is None.
 
         Args:
             sql: The query, one statement.
@@ -100,7 +100,7 @@ class PostgresqlDatabase(ResultDatabase):
         return self._read(lambda connection: _select(connection, sql, largest))
 
     def describe_tables(self) -> Answer:
-        """Return a row for each column that a query can name.
+        """Return a row for each column that a query can name, in the order of the tables, then of their columns.
 
         A row has four texts: the table, the column's name, its SQL type and its description.
 
@@ -181,9 +181,10 @@ class PostgresqlDatabase(ResultDatabase):
         self._write(replace)
 
     def upgrade(self) -> None:
-        """Build tables of an older dlperf-sdk again from the complete results; do nothing if they are not older.
+        """Build the tables again from the complete results in the database, if an older dlperf-sdk made the tables.
 
-        The tables are created if there are none. A result that cannot be read is noted in the table `unreadable`.
+        Tables of this version are left unchanged, and missing tables are created. A result that cannot be read is noted
+        in the table `unreadable`.
 
         Raises:
             StoreError: The database cannot be used, or its tables are of a newer dlperf-sdk.

@@ -45,7 +45,9 @@ class PostgresqlTables(Tables):
         return dict(rows.fetchall())
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete all rows of the results with these ids, and the complete results; ignore unknown ids.
+        """Delete the results with these ids: their rows in the tables of results, `files` and `documents`.
+
+        Unknown ids are ignored.
 
         Raises:
             psycopg.Error: A statement failed.
@@ -56,9 +58,9 @@ class PostgresqlTables(Tables):
 
 
 def stored_version(connection: psycopg.Connection) -> int | None:
-    """Return the version of the tables in the database; None if there are none.
+    """Return the version of the tables in the database; None if there are no tables.
 
-    The table `store` holds the version; if it is empty, 0 is returned.
+    The table `store` holds the version; if this table is empty, 0 is returned.
 
     Raises:
         psycopg.Error: A query failed.
@@ -112,8 +114,9 @@ def create_missing(connection: psycopg.Connection) -> int:
 def upgrade_older(connection: psycopg.Connection) -> int:
     """Build tables of an older version again from the complete results; return the version that the tables then have.
 
-    The current version is `VERSION`. Tables of that or a newer version are unchanged; missing ones are created. A
-    result that cannot be read any more is noted in the table `unreadable`. Call this in a transaction.
+    The complete results are in the table `documents`. The current version is `VERSION`. Tables of that or a newer
+    version are unchanged; missing ones are created. A result that cannot be read any more is noted in the table
+    `unreadable`. Call this in a transaction.
 
     Raises:
         psycopg.Error: A statement failed.

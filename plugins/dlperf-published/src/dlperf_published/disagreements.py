@@ -43,8 +43,8 @@ class Mismatch:
     def to_disagreement(self) -> Disagreement:
         """Return the mismatch as a `Disagreement`.
 
-        The field `cell` of the result names the row and the column of the cell; for the printed speedup of a single
-        figure, it names the case.
+        The field `cell` of the `Disagreement` names the row and the column of the printed cell. For a speedup that the
+        source prints with one figure (`cells`), it names the case of this figure.
         """
         cell, figure = self.cell, self.figure
         place = f"{cell.row}, {cell.column}"
@@ -79,12 +79,13 @@ def grids(figures: Figures) -> tuple[Grid, ...]:
 
 
 def cells(figures: Figures) -> tuple[Printed, ...]:
-    """Return the cells of all tables as the source documents print them, then the printed speedups of single figures.
+    """Return the cells of all tables as the source documents print them, then a cell for each printed speedup.
 
-    The speedups are cells of the table `speedup`. Footnotes and observations are not included.
+    A speedup over one device that a source prints with a figure is a cell of the table `speedup`; its row is the place
+    of the figure in its source. Footnotes and observations are not included.
 
     Args:
-        figures: All figures of the collection, which hold the printed speedups.
+        figures: All figures of the collection. Their field `printed_speedup` holds the printed speedups.
 
     Raises:
         FileNotFoundError: The collection is not one of this distribution.
@@ -111,8 +112,7 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
 def mismatches(figures: Figures) -> tuple[Mismatch, ...]:
     """Return a mismatch for each reason why a printed cell is wrong; empty if the figures confirm all cells.
 
-    They are in the order of the documents' tables. Those about a speedup beside a figure, which is in no table of
-    speedups, come last.
+    They are in the order of `cells`, so that those of the printed speedups come last.
 
     Args:
         figures: All figures of the collection, not a part of them.

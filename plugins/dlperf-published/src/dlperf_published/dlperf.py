@@ -261,8 +261,8 @@ def _strip_marks(rows: Mapping[str, tuple[Square, ...]]) -> dict[str, tuple[Squa
 def speedups(figures: Figures) -> Grid:
     """Return the table of the speedups over one device, with a row per figure of `figures`.
 
-    Each row has one cell, which is empty if the figure has no baseline. A row's name is the place of the figure in its
-    source. The reports of the implementations print this column.
+    Each row has one cell. The cell is empty unless exactly one figure is of the same case on one device. A row's name
+    is the place of the figure in its source. The reports of the implementations print this column.
     """
     rows = {}
     candidates = {

@@ -47,8 +47,8 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
     """Return a dict from the number of devices (1, 2, 4, 8) to the effect of a factor on the throughput.
 
     The effect is the throughput at one value of the factor, divided by that at the other: batch size 64 over 32,
-    synthetic over real data, ResNet-50 over Inception v3, and P100 over K80. Each setting of the other factors gives a
-    ratio of its own, which is a separate unit of the test.
+    synthetic over real data, ResNet-50 over Inception v3, and P100 over K80. Each combination of the other factors'
+    values gives one such ratio. The test of the effect takes these ratios as independent of each other.
 
     Args:
         figures: All figures of the collection `tf-cnn-2017`.

@@ -23,8 +23,8 @@ _LONGEST = 30
 def blocks(figures: Figures) -> list[Block]:
     """Return the tables of a collection with notes, then its footnotes and its observations, as blocks of a page.
 
-    A cell whose printed value differs from the computed one refers to a note with the reason. A table with many columns
-    is turned: it has them as rows.
+    A cell whose printed value differs from the computed one refers to a note with the reason. A table with more than
+    five columns is transposed.
 
     Args:
         figures: All figures of the collection, not a part of them.

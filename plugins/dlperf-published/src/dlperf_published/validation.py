@@ -86,8 +86,8 @@ def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
 
     A series is one case on several topologies. The three differ only in the number of nodes, or all of them are one
     node and differ in the number of devices. The throughput of the largest is predicted from the other two. The growth
-    is learned from the series of other releases, so that a prediction uses nothing of its own release except the
-    throughputs of the two smaller topologies.
+    of the step time is learned from the series of other releases, so that a prediction uses nothing of its own release
+    except the throughputs of the two smaller topologies.
     """
     all_cases = cases(figures)
     references = {
@@ -143,9 +143,11 @@ def summary(trials: Sequence[Trial]) -> Summary:
 def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: int) -> float:
     """Return the smallest 90th percentile of errors that the model of growth can reach, however it is fitted.
 
-    The errors, as fractions, are those of the throughputs predicted for `target` devices of a node from `last` devices.
-    The model is growth = base + persistence × last growth. Its two parameters are chosen from a grid so that they fit
-    the predicted figures themselves. A fit of the model to other figures cannot reach a smaller value.
+    The errors, as fractions, are those of the throughputs predicted for `target` devices of a node from `last` devices
+    and a smaller number. Growth is the increase of the step time's natural logarithm per doubling of the devices. The
+    model is: growth from `last` to `target` = base + persistence × growth from the smaller number to `last`, which
+    counts as 0 if it is negative. Base and persistence are chosen from a grid so that they fit the predicted figures
+    themselves. A fit of the model to other figures cannot reach a smaller value.
 
     Args:
         figures: The published figures.

@@ -57,7 +57,7 @@ def trials() -> tuple[Trial, ...]:
 
 @cache
 def attainable() -> tuple[float, float]:
-    """Return the smallest 90th percentiles of errors that the model can reach for eight devices of a node.
+    """Return the smallest 90th percentiles of errors that predictions for eight devices of a node can reach.
 
     Returns:
         Two results of `attainable_ninetieth`, fractions: from two devices, and from four devices.
@@ -68,7 +68,8 @@ def attainable() -> tuple[float, float]:
 def validation() -> list[Block]:
     """Return the blocks of the page about the quality of predictions.
 
-    They are the method, the errors by depth, the limitations, and a table of all trials.
+    In this order they are the method, a table of the errors by depth (`Trial.depth`), the limitations, and a table of
+    all trials, under two headings.
     """
     heads = (Column(HEADER[0]), *(Column(name, right=True) for name in (*HEADER[1:], *PLAIN)))
     return [
@@ -127,7 +128,7 @@ def _join(texts: Iterable[str]) -> str:
 
 
 def by_depth() -> dict[str, list[Trial]]:
-    """Return a dict from depth (`Trial.depth`) to the list of its trials, in the sorted order of the depths."""
+    """Return a dict from depth (`Trial.depth`) to the list of its trials; the depths are sorted as texts."""
     return {
         depth: [trial for trial in trials() if trial.depth == depth]
         for depth in sorted({trial.depth for trial in trials()})
@@ -135,7 +136,7 @@ def by_depth() -> dict[str, list[Trial]]:
 
 
 def rows_by_depth() -> dict[str, tuple[str, ...]]:
-    """Return a dict from depth (`Trial.depth`), in sorted order, to the other cells of its row, as texts.
+    """Return a dict from depth (`Trial.depth`), in the order of `by_depth`, to the other cells of its row, as texts.
 
     They are the number of trials; the median, 90th percentile and maximum of the errors; the number of trials that are
     too high; the median and 90th percentile of the errors with constant efficiency; the share of published throughputs

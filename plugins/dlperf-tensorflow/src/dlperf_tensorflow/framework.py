@@ -101,9 +101,9 @@ class TensorFlow(Framework):
 
         `options` is a `TensorFlowOptions`. Refused are:
 
-        - nchw on a CPU;
-        - GPUs, XLA, loss scaling, and data other than synthetic, if parameter servers are used;
-        - options that have no effect or no support in the case.
+        - the layout nchw on a CPU;
+        - with parameter servers: GPUs, XLA, loss scaling, and data sources other than synthetic;
+        - an option that is not at its default, if it has no effect or no support in the case.
         """
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow's max-pool on a CPU takes nhwc only; leave the layout at auto."

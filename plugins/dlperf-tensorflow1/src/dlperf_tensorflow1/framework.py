@@ -110,7 +110,8 @@ class TensorFlow1(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        Refused on a CPU are nchw, amp-fp16, and xla for ResNet-50. `options` is not used.
+        On a CPU, it refuses the layout nchw, the precision amp-fp16, and the compiler xla for ResNet-50. `options` is
+        not used.
         """
         if spec.precision == "amp-fp16" and spec.device == "cpu":
             return "amp-fp16 is for GPUs only: on CPUs TensorFlow 1.15 has no batch norm in float16; choose fp32."

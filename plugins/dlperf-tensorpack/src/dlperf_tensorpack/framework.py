@@ -71,7 +71,7 @@ class Tensorpack(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        Refused are gradient synchronization over several nodes, and nchw on a CPU. `options` is not used.
+        Refused are gradient synchronization over several nodes, and the layout nchw on a CPU. `options` is not used.
         """
         if spec.syncs_gradients and spec.topology.nodes > 1:
             return (

@@ -110,9 +110,9 @@ class Torch(Framework):
     def required_programs(self, spec: RunSpec) -> tuple[str, ...]:
         """Return a tuple with the C++ compiler's name if inductor compiles `spec` for a CPU; else an empty tuple.
 
-        The name is the first word of the case's variable CXX, such as `clang++`, or `g++` if the case does not name
-        CXX. If the case sets CXX to the empty text, or to None, which hands on the node's own value, the tuple is
-        empty.
+        The name is `g++` if the case does not set the environment variable CXX, else the first word of CXX, such as
+        `clang++`. The tuple is also empty if the case sets CXX to the empty text, or to None, which stands for the
+        node's own value.
         """
         if (spec.compiler, spec.device) != ("inductor", "cpu"):
             return ()

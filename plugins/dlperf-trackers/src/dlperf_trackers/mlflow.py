@@ -19,9 +19,10 @@ ID_TAG = "dlperf.id"
 def write(run: TrackedRun) -> str:
     """Write a run to the server or database that `MLFLOW_TRACKING_URI` names; return a text such as `MLflow run ID`.
 
-    The experiment is `MLFLOW_EXPERIMENT_ID` or `MLFLOW_EXPERIMENT_NAME`, else `dlperf`; one that is named is created if
-    it is missing. An earlier MLflow run of the same result is deleted when the new one is complete; MLflow can restore
-    it. If MLFLOW_HTTP_REQUEST_MAX_RETRIES is not set, it is set to 2 in this process.
+    The experiment is the one with the id `MLFLOW_EXPERIMENT_ID`, if that variable is set. Otherwise it is the one with
+    the name `MLFLOW_EXPERIMENT_NAME`, by default `dlperf`, which is created if it is missing. An earlier MLflow run of
+    the same result is deleted when the new one is complete; MLflow can restore it. If MLFLOW_HTTP_REQUEST_MAX_RETRIES
+    is not set, it is set to 2 in this process.
 
     Raises:
         ImportError: MLflow cannot be imported.

@@ -48,16 +48,16 @@ class TrackerObserver:
 
     @hookimpl
     def dlperf_run_started(self, directory: str | None) -> None:
-        """Note the directory of the run, which messages name; None if the run has no directory."""
+        """Note `directory`, that of the run, for later messages; it is None if the run has no directory."""
         self.directory = directory
 
     @hookimpl
     def dlperf_result(self, result: Result) -> None:
         """Send the result to each tracker, one after the other, unless the run was interrupted.
 
-        If a tracker fails, a `RuntimeWarning` is issued; if it exceeds the time limit, later results are not sent to it
-        either. If the variable `DLPERF_TRACKERS_REDACT` is neither empty nor `0`, the names of hosts and users are left
-        out.
+        If a tracker fails, a `RuntimeWarning` is issued, and the other trackers still get the result. A tracker that
+        exceeds the time limit gets no later results. If the environment variable `DLPERF_TRACKERS_REDACT` is set, and
+        is neither empty nor `0`, the names of hosts and users are left out.
         """
         for destination in tuple(self.destinations):
             if result.status != "interrupted":

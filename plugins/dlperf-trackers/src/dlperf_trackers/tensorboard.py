@@ -14,9 +14,9 @@ _PARTIAL = ".partial"
 def write(run: TrackedRun, directory: Path) -> str:
     """Write the event file of a run, and return its path; a reader sees the old file or the whole new one.
 
-    The file is in a subdirectory of `directory` with the run's name, where it replaces earlier files of the run. Unlike
-    that of other writers, its name has no host name. Scalars are at step 0. The scalars of the repeats, whose names
-    begin with `repeats/`, are at the steps 1, 2, ….
+    The file is in the subdirectory of `directory` whose name is the run's id, where it replaces earlier files of the
+    run. The file's name has no host name, unlike that of files that other programs write. Scalars are at step 0. The
+    scalars of the repeats, whose names begin with `repeats/`, are at the steps 1, 2, ….
 
     Args:
         run: The run.

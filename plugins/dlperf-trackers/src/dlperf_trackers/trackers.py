@@ -76,9 +76,9 @@ def parse_destination(text: str) -> Destination:
 
 
 def import_library(module: str) -> Any:
-    """Import the module with the name `module`, of a tracker's library, and return it.
+    """Import a module of a tracker's library, and return it; `module` is its name, such as `mlflow.entities`.
 
-    Its type is Any, because this distribution does not depend on the libraries, and imports none before it is used.
+    The return type is Any, because this distribution does not depend on the trackers' libraries.
 
     Raises:
         ImportError: The module cannot be imported.

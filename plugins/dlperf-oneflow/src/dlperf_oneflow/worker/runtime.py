@@ -57,7 +57,7 @@ class OneFlowRuntime(Runtime):
         flow._oneflow_internal.eager.Sync()
 
     def wait(self, loss):
-        """Wait until a step has finished, its update included; `loss` is the pair that its `train` returned."""
+        """Wait until a step has finished, its update included; `loss` is the pair that `train` returned for it."""
         loss[1].numpy()
 
     def facts(self):

@@ -43,9 +43,9 @@ class ReplicaState(BaseTrainer):
     def moments(self, replica):
         """Yield (name, values) for each of the optimizer's moments; `values` is a NumPy array.
 
-        A name is NUMBER.MOMENT, with the number of the parameter in the optimizer; a graph has its own names. The
-        graph's count of updates is left out: OneFlow keeps it among the moments, but it reads as zero. `replica` is not
-        used: a process has one replica.
+        A name is NUMBER.MOMENT: the number of the parameter in the optimizer, from 0, and OneFlow's name of the moment.
+        With the compiler `graph`, names are those of the graph, in OneFlow's form. The graph's count of updates is left
+        out: OneFlow keeps it among the moments, but it reads as zero. `replica` is not used: a process has one replica.
         """
         for name, values in moments(self.optimizer, self.graph):
             if not name.startswith("System-"):

@@ -57,14 +57,14 @@ class OneFlowTrainer(ReplicaState):
         """Return the inputs of this process's one replica: a dict from input name to tensor on the device.
 
         `batches` is a list of one such dict, of NumPy arrays. If a graph synchronizes the replicas, the tensors are
-        global, and the samples in `batches` are this replica's part of them.
+        OneFlow's global tensors, of which the samples in `batches` are this replica's part.
         """
         (batch,) = batches
         placed = {name: flow.from_numpy(values).to(self.device) for name, values in batch.items()}
         return placed if self.placement is None else spread(placed, self.placement)
 
     def read_labels(self, labels):
-        """Return the labels of this process's one replica: a list with the tensor `labels` as a NumPy array."""
+        """Return the tensor `labels` as a list of one NumPy array: the labels of this process's one replica."""
         return [to_local(labels).numpy()]
 
     # The step.
@@ -94,7 +94,7 @@ class OneFlowTrainer(ReplicaState):
         self.optimizer.zero_grad()
 
     def forward(self, piece):
-        """Return the mean loss of `piece`, a dict from input name to tensor: a scalar, before `scale_loss`."""
+        """Return the unscaled mean loss of the micro-batch `piece`, a dict from input name to tensor, as a scalar."""
         with autocast(self.precision):
             outputs = self.outputs(self.network, piece)
         return self.loss([value.float() for value in outputs] if self.precision.casts else outputs, piece)
@@ -139,15 +139,15 @@ class OneFlowTrainer(ReplicaState):
         self.scale.reset()
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float; `loss` is a pair of `train`."""
+        """Return a list of one float, the loss of the one replica; `loss` is the pair that `train` returned."""
         return [loss[0].item()]
 
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Both are sequences of a tensor per head. The first come from the network that `step` calls; if `step` uses a
+        Each is a sequence of one tensor per head. The first come from the network that `step` calls; if `step` uses a
         graph, they are computed in another graph with the same fusions. The fp32 logits are eager. The network's
         buffers are restored.
         """

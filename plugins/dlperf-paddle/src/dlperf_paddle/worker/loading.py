@@ -22,9 +22,9 @@ class Loader(loading.Loader):
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
-                DataError, whose text the DataLoader hands on in place of the batch. The loader's `next()` then raises
-                it.
-            draws: An endless iterable of lists of keys, one for each batch.
+                DataError if a sample cannot be read. The DataLoader hands on the error's text in place of the batch,
+                and `next()` of this loader raises a DataError with this text.
+            draws: An endless iterable with, for each batch, a list of keys: pairs (number of the draw, sample's index).
             request: Not used.
         """
         return paddle.io.DataLoader(

@@ -79,7 +79,7 @@ class PaddleRuntime(Runtime):
             paddle.device.synchronize()
 
     def mark(self):
-        """Record an event on the GPU's current stream without waiting, and return the event."""
+        """Record an event on the GPU's current stream without waiting, and return it; not called on a CPU."""
         event = paddle.device.Event(enable_timing=True)
         event.record()
         return event

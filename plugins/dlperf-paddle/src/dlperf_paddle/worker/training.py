@@ -76,7 +76,7 @@ class PaddleTrainer(ReplicaState):
         return {name: paddle.to_tensor(values) for name, values in batch.items()}
 
     def receive(self, batches):
-        """Return the one batch in `batches`, a dict of tensors from this replica's loader: they are on the device."""
+        """Return the one item of `batches`: a dict from input name to tensor on the device, which the loader made."""
         return batches[0]
 
     # The step.
@@ -94,7 +94,7 @@ class PaddleTrainer(ReplicaState):
         self.optimizer.clear_grad()
 
     def forward(self, piece):
-        """Return the mean loss of `piece`, a dict from input name to tensor: a scalar, before `scale_loss`."""
+        """Return the unscaled mean loss of the micro-batch `piece`, a dict from input name to tensor, as a scalar."""
         with self.autocast():
             outputs = self.outputs(self.trained, piece)
         return self.loss(outputs, piece)
@@ -117,8 +117,8 @@ class PaddleTrainer(ReplicaState):
     def update(self):
         """Update the weights with the gradients, clipped to `clip_norm` if set; the loss scaler may skip the update.
 
-        It skips the update, and adds 1 to `skipped`, if a gradient is not finite. With a loss scaler, this waits until
-        the device has checked the gradients.
+        The loss scaler skips the update, and 1 is added to `skipped`, if a gradient is not finite. If the precision
+        needs a loss scaler, this method waits until the device has checked the gradients.
         """
         self.scaler.step(self.optimizer)
         # The optimizer has waited for this, and leaves it on the host; `state_dict`, the public way to see the
@@ -141,9 +141,9 @@ class PaddleTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Both are sequences of a tensor per head. The fp32 logits are eager, of the same weights, without TF32. Batch
+        Each is a sequence of one tensor per head. The fp32 logits are eager, of the same weights, without TF32. Batch
         norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
@@ -160,7 +160,7 @@ class PaddleTrainer(ReplicaState):
                 return outputs, self.outputs(self.network, batch)
 
     def note_output(self, output):
-        """Append the name of the data type of the tensor `output`, such as `float32`, to `product_types`."""
+        """Append the name of the data type of the tensor `output`, such as `float32`, to the list `product_types`."""
         self.product_types.append(str(output.dtype).rpartition(".")[2])
 
     def widen(self, value):

@@ -37,9 +37,9 @@ class DlLogger(Importer):
         """Return the throughput over a window of the first epoch's iterations, and the facts that the log states.
 
         The throughput is computed from the time stamps of the records. A program may log an iteration in several
-        records; only those count that have the metric which the log's first record of an iteration names first. The
-        facts are the implementation, and the model, batch size, precision and topology (of one device) if the log
-        states them.
+        records. Only records with a certain metric are used: the first metric in the log's first record of an
+        iteration. The facts are the implementation, and the model, batch size, precision and topology (of one device)
+        if the log states them.
 
         Args:
             log: The log.
@@ -48,7 +48,7 @@ class DlLogger(Importer):
 
         Raises:
             DocumentError: A record is malformed or has no time stamp, the log ends before the window, the window lacks
-                iterations or lines of some ranks, or it took no time.
+                iterations or lines of some ranks, or the window took no time.
             UsageError: The topology or the batch size is neither in the log nor in `stated`.
             SpecError: The stated topology is malformed.
         """

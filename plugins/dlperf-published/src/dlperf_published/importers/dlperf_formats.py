@@ -40,9 +40,9 @@ class Format:
     """Function that converts the text of the group `clock` to seconds; None if lines have no stamp."""
 
     def tick(self, text: str, global_batch: int) -> tuple[str, Tick] | None:
-        """Return the epoch and the content of a line of the log; None for a line in another format.
+        """Return (epoch, content) of a line of the log; None for a line in another format.
 
-        The epoch is the text in the line, or empty if the line has none.
+        The epoch is a text, as in the line, or empty if the line has none. The content is a `Tick`.
 
         Args:
             text: The line.
@@ -50,7 +50,7 @@ class Format:
                 are converted to a rate in samples per second.
 
         Raises:
-            ValueError: The stamp is not a date, or the step took 0 milliseconds.
+            ValueError: The time stamp is not a date, or the step took 0 milliseconds.
         """
         match = self.line.match(text) if self.holds in text else None
         if match is None:

@@ -60,7 +60,7 @@ class DlperfLog(Importer):
 
         Raises:
             DocumentError: No line has a known format, a line is malformed, the log ends before the window, the window
-                lacks iterations, rates or lines of some ranks, or it took no time.
+                lacks iterations, rates or lines of some ranks, or the window took no time.
             UsageError: The topology or the batch size is neither in the path or the log nor in `stated`.
             SpecError: The stated topology is malformed.
         """

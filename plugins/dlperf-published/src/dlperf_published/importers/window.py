@@ -140,8 +140,8 @@ class LogWindow:
     def estimate(self, global_batch: int) -> Estimate:
         """Return the throughput over the window, in samples of all devices per second.
 
-        It is computed from the time stamps of the window's ends if all lines there have one, else from the durations of
-        the iterations, else from their rates.
+        It is computed from time stamps if all lines of the iterations at both ends of the window have one. Otherwise it
+        is computed from the durations of the iterations, or if those are missing, from their rates.
 
         Args:
             global_batch: Samples of all devices in an iteration.

@@ -58,9 +58,9 @@ class Agent:
         """Wait until the agent prints something or ends.
 
         Returns:
-            A tuple (output, exit code, errors). While the agent runs, it has the bytes that the agent printed, at most
-            64 KiB (`PART`); None; and an empty text. After the end of the agent, it has empty bytes; the exit code,
-            negative for a signal; and the last 4000 bytes of its standard error as text.
+            A tuple (output, exit code, errors). While the agent runs, its items are the bytes that the agent printed,
+            at most 64 KiB (`PART`); None; and an empty text. After the end of the agent, they are empty bytes; the exit
+            code, negative for a signal; and the last 4000 bytes of the agent's standard error as text.
         """
         data = os.read(self._process.stdout.fileno(), PART)
         if data:

@@ -17,7 +17,8 @@ POLL = 0.5
 def connect(settings, output):
     """Connect to the Ray cluster, and return the module `ray`.
 
-    If the cluster does not answer in time, a failure is written, and this process ends with exit code 1.
+    If the cluster does not answer within 30 s (`CONNECT`) or 0.8 × `timeout`, whichever is less, a failure is written,
+    and this process ends with exit code 1.
 
     Args:
         settings: Dict of the launcher's settings; `address` and `timeout`, in seconds, are read.

@@ -89,9 +89,11 @@ class Run:
         return results
 
     def serve(self):
-        """Forward input and output until the agent of node 0 or the input ends, or a node is lost; then call `stop`.
+        """Forward input and output until the agent of node 0 or the input ends, or a node is lost.
 
-        For a lost node, a failure is written.
+        A node is lost if Ray loses its actor, or if its agent ends with an exit code other than 0 and is not that of
+        node 0. If the agent of node 0 does not end within 5 s (`SETTLE`), a failure `lost-node` is then written. The
+        caller must call `stop` afterwards.
         """
         feeding = set()
         while not self._source.is_closed.is_set():

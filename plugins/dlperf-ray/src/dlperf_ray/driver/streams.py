@@ -43,10 +43,10 @@ class Output:
         self._rest = {}
 
     def add(self, node, data):
-        """Take a part of the output of a node's agent, and write the lines that it completes if the node is 0.
+        """Add bytes to the output of a node's agent; if the node is 0, write each line that is now complete.
 
-        Another agent may only report that it cannot join its run: its other lines are left out. `node` is the node's
-        number, and `data` the part in bytes.
+        Of the lines of other agents, only the event `ended` is used: its message is written as a failure of that node,
+        of the kind `unavailable`. `node` is the node's number, and `data` the bytes, which may end within a line.
         """
         *lines, self._rest[node] = (self._rest.get(node, b"") + data).split(b"\n")
         for line in lines:

@@ -23,7 +23,7 @@ def join():
 
 
 def servers(job):
-    """Return a list of the device names of the CPUs of a job's servers, in order; empty if there are none.
+    """Return a list of the device names of the CPUs of a job's servers, in TensorFlow's order; empty without any.
 
     `job` is `worker` for computing servers, or `ps` for parameter servers.
     """
@@ -82,7 +82,7 @@ class Scheduled:
         self._graph = None
 
     def place(self, batches):
-        """Return None; `batches` is not used, because the workers hold the canonical shards."""
+        """Return None; `batches` is not used, because the computing servers hold the canonical shards."""
 
     def step(self, batch, rate):
         """Schedule one function per replica; return a list of RemoteValues, the losses in the order of the replicas.
@@ -103,15 +103,15 @@ class Scheduled:
         return self._replica_step(_select_shard(iterator, shard), rate)
 
     def graph(self, batch):
-        """Return the `tf.Graph` that the workers run in a step; None before the first step. `batch` is not used."""
+        """Return the `tf.Graph` that computing servers run in a step; None before the first. `batch` is not used."""
         return self._graph
 
     def traced_outputs(self, function, batch):
         """Return a list of the tensors that `function` returns for the canonical shards of all replicas.
 
         All tensors of the first replica come first, then those of the next. `function` takes a batch, a dict from input
-        name to tensor, and returns a sequence of tensors. The workers compute it in a graph, and this waits for them.
-        `batch` is not used.
+        name to tensor, and returns a sequence of tensors. The computing servers run it as a graph, and this method
+        waits for them. `batch` is not used.
         """
         traced = tf.function(
             lambda iterator, shard: function(_select_shard(iterator, shard)), autograph=False

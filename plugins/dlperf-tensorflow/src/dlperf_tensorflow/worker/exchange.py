@@ -35,9 +35,10 @@ class AllReduceExchange(GradientExchange):
         )
 
     def run(self):
-        """Enqueue the averaging of all tensors over the replicas; return the smallest mean, for `Runtime.wait`.
+        """Enqueue the averaging of all tensors over the replicas; return the averaged tensor with the fewest elements.
 
-        It is a tensor, or a per-replica value of `tf.distribute` if the process has several replicas.
+        The result is for `Runtime.wait`. If the process has several replicas, it is a per-replica value of
+        `tf.distribute`.
         """
         self._gradients = self._average(self._gradients)
         return self._gradients[self._smallest]

@@ -106,8 +106,9 @@ class TensorFlowRuntime(Runtime):
     def synchronize(self):
         """Wait until all steps have finished.
 
-        If servers compute, wait for their functions, which include the updates; otherwise wait for this process's GPUs.
-        On CPUs of this process, return at once: each call has finished when it returns, collectives included.
+        With parameter servers, wait for the scheduled functions, which include the updates; otherwise wait for this
+        process's GPUs. On CPUs of this process, return at once: each call has finished when it returns, collectives
+        included.
         """
         if self.served:
             self.coordinator.join()
@@ -117,8 +118,8 @@ class TensorFlowRuntime(Runtime):
     def read_losses(self, handle):
         """Return the losses of this process's replicas, a sequence of scalar tensors in order.
 
-        `handle` is what the trainer's `train` returned. If servers compute, wait until they have returned the losses;
-        an error of a function on a server is raised here.
+        `handle` is what the trainer's `train` returned. With parameter servers, wait until the computing servers have
+        returned the losses; an error of a function on a server is raised here.
         """
         if self.served:
             return [value.get() for value in handle]
@@ -127,7 +128,7 @@ class TensorFlowRuntime(Runtime):
     def wait(self, loss):
         """Wait until the losses of a step are computed; `loss` is what the trainer's `train` returned.
 
-        If servers compute, they return a loss after the update of the step.
+        With parameter servers, a computing server returns a loss after the update of the step.
         """
         for value in self.read_losses(loss):
             value.numpy()
@@ -151,7 +152,7 @@ class TensorFlowRuntime(Runtime):
         return sum(tf.config.experimental.get_memory_info(gpu)["peak"] for gpu in gpus) if gpus else None
 
     def peak_host_memory(self):
-        """Return the peak bytes of host memory of this process; if servers compute, the largest of all processes."""
+        """Return the peak bytes of this process's host memory; with parameter servers, the largest of all processes."""
         return asynchronous.read_max_status("VmHWM") if self.served else super().peak_host_memory()
 
     @contextmanager
@@ -170,9 +171,9 @@ class TensorFlowRuntime(Runtime):
         The keys are `framework_version`, `devices` (a list of names, one per replica), `threads` and `interop_threads`
         (numbers), `distribution` (the name of the strategy's class) and `transport` (`nccl`, `grpc`, `memory` within a
         process, or None without collectives). On GPUs there are also `compute_capability` (of the first GPU),
-        `cuda_version`, `cudnn_version` and `tensor_float_32`. If servers compute, the keys are `framework_version`,
-        `devices`, `parameter_servers` (a list of names), `distribution` and `transport`; and `allocated_memory`, in
-        bytes, if the request limits memory.
+        `cuda_version`, `cudnn_version` and `tensor_float_32`. With parameter servers, the keys are only
+        `framework_version`, `devices`, `parameter_servers` (a list of names), `distribution` and `transport`; and
+        `allocated_memory`, in bytes, if the request limits memory.
         """
         if self.served:
             limited = self.request.memory_limit is not None

@@ -4,10 +4,11 @@ import os
 
 
 def serve() -> None:
-    """Run the server that TF_CONFIG names, a worker or a parameter server, until the agent ends this process.
+    """Run the server that TF_CONFIG names, a computing server or a parameter server, until the agent ends this process.
 
-    A worker computes with OMP_NUM_THREADS threads. A parameter server owns no device and has no OMP_NUM_THREADS, so it
-    may use all cores. In addition, each server has one thread per worker for the workers' requests, and one more.
+    A computing server computes with OMP_NUM_THREADS threads. A parameter server owns no device and has no
+    OMP_NUM_THREADS, so it may use all cores. In addition, each server has one thread per computing server for the
+    requests of computing servers, and one more.
     """
     import tensorflow as tf
 

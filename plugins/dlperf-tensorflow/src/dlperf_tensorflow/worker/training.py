@@ -72,19 +72,19 @@ class TensorFlowTrainer(ReplicaState):
         """Return the batch that `step` takes, a dict from input name to value on the replicas' devices.
 
         A value is a tensor if there is one replica, else a per-replica value of `tf.distribute`. `batches` has one dict
-        of arrays or tensors per replica of this process. If servers compute, they hold the batches, and the result is
-        None.
+        of arrays or tensors per replica of this process. With parameter servers, the result is None: the computing
+        servers hold the batches.
         """
         return self._replicas.place(batches)
 
     def read_labels(self, labels):
-        """Return a list of NumPy arrays, the labels of each replica; `labels` is a handle of the method `labels`."""
+        """Return a list of NumPy arrays, the labels of each replica; `labels` is what the method `labels` returned."""
         return [value.numpy() for value in self.strategy.experimental_local_results(labels)]
 
     # The step: micro-batches are in the graph.
 
     def train(self, batch, rate):
-        """Run one step on a `batch` of `place` with the learning rate `rate`; return the losses for `read_loss`."""
+        """Run a step on `batch`, a result of `place`, with the learning rate `rate`; return losses for `read_loss`."""
         return self._replicas.step(batch, rate)
 
     def _replica_step(self, batch, rate):
@@ -143,10 +143,10 @@ class TensorFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Both are lists of a tensor per head and replica of this process. The first are traced and compiled as in `step`;
-        the others are without TF32, and eager unless servers compute. Batch norm's running statistics are restored.
+        Each is a list of one tensor per head and replica of this process. The first is traced and compiled, as in
+        `step`; the second has no TF32, and is eager without parameter servers. Running statistics are restored.
         """
         batch = self.canonical_batch()
         outputs_function = self.compiler(partial(self._first_outputs, self.network))

@@ -92,7 +92,7 @@ class Weights:
                     variable.assign(tf.cast(self.variables[name], variable.dtype))
 
     def types(self):
-        """Return the set of the `tf.DType` of the weights with two or more axes that the first network reads."""
+        """Return the set of the `tf.DType` of the weights with two or more axes, as the first network reads them."""
         return {variable.dtype for variable in self.trained.values() if variable.shape.rank > 1}
 
     def copy_of(self, variable, replica):

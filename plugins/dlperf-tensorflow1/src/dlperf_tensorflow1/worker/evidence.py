@@ -28,7 +28,7 @@ class GraphEvidence:
         return [tf.as_dtype(node.attr["T"].type) for node in self._products]
 
     def layout(self):
-        """Return the layouts, `nchw` and `nhwc`, of the convolutions, sorted and joined by `+`; None without any."""
+        """Return the convolutions' layouts, `nchw` and `nhwc`, sorted and joined by `+`; None without convolutions."""
         layouts = {
             node.attr["data_format"].s.decode().lower() for node in self._products if node.op == "Conv2D"
         }

@@ -37,10 +37,10 @@ class Alone:
         return self._runtime.place(number)
 
     def make_updated(self, weights):
-        """Return an object with the dicts `variables` and `scopes`: what the optimizer updates, and on which devices.
+        """Return an object with two dicts: `variables`, which the optimizer updates, and `scopes`, their devices.
 
-        Here, it is `weights`: the `Weights` that the network reads. The keys are the parameters' names in the manifest.
-        The network's graph must be complete.
+        The keys of both are the parameters' names in the manifest. Here, the object is `weights`: the `Weights` that
+        the network reads. The network's graph must be complete.
         """
         return weights
 
@@ -172,11 +172,11 @@ class DistributedReplicated(ParameterServers):
         return self._runtime.device
 
     def make_updated(self, weights):
-        """Make variables for the parameters on the servers, and return them as a `Served`; the optimizer updates them.
+        """Make variables for the parameters on the servers, which the optimizer updates; return them as a `Served`.
 
-        Its dicts `variables` and `scopes` have each parameter's variable and device by name. `weights` are the
-        `Weights` that the network reads: the copies on this replica's device. `copies` is set to the operations that
-        renew them.
+        A `Served` has two dicts, `variables` and `scopes`, from a parameter's name in the manifest to its variable and
+        to the device of the variable. `weights` are the `Weights` that the network reads: the copies on this replica's
+        device. The attribute `copies` is set to the operations that set these copies to the servers' variables.
         """
         names = [entry["name"] for entry in self._runtime.request.parameters]
         scopes = {name: self._runtime.place(number) for number, name in enumerate(names)}

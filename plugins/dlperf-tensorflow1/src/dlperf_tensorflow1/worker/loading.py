@@ -30,8 +30,8 @@ class Loader(loading.Loader):
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
-                DataError, which is yielded in place of the batch.
-            draws: An endless iterable of lists of keys, one for each batch.
+                DataError if a sample cannot be read, which is yielded in place of the batch.
+            draws: An endless iterable with, for each batch, a list of keys: pairs (number of the draw, sample's index).
             request: Not used.
         """
         pool, pending = ThreadPoolExecutor(self.workers), deque()

@@ -121,7 +121,7 @@ class TensorFlow1Trainer(ReplicaState):
         return batches[0]
 
     def labels(self, batch):
-        """Return the labels (an array) of `batch`, or for an empty dict of the device's batch; None without labels."""
+        """Return the labels of `batch`, or if it is empty, of the device's batch: an array; None without labels."""
         if self.label_name is None or batch:
             return super().labels(batch)
         return self._resident_labels
@@ -149,9 +149,9 @@ class TensorFlow1Trainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Both are lists with a NumPy array per head.
+        Each is a list of one NumPy array per head.
         """
         feed = {self.inputs[name]: values for name, values in self.canonical_batch().items()}
         of_step = self.dtype

@@ -68,7 +68,7 @@ class Weights:
     def make_parameter(self, name, shape):
         """Return a new variable of zeros for the parameter `name`, with the shape `shape` in TensorFlow's axes.
 
-        It is on the device that holds the parameter, which is noted in `scopes`.
+        It is on the device that holds the parameter; the name of this device is noted in the dict `scopes`.
         """
         self.scopes[name] = self._place(self._entries[name][0])
         with tf.device(self.scopes[name]):

@@ -22,7 +22,8 @@ class TowerEvidence(GraphEvidence):
     def strategy(self):
         """Return the strategy by which the updates use the gradients of all towers; None if there is one tower.
 
-        It is `all_reduce` if each tower has its own weights, and `parameter_server` if all towers share them.
+        A tower is one replica's part of the graph. The strategy is `all_reduce` if each tower has its own weights, and
+        `parameter_server` if all towers share them.
 
         Raises:
             ValueError: An update does not depend on all towers.

@@ -73,6 +73,8 @@ class GraphFeed(BatchFeed):
 def resident_input(variables):
     """Return an input source for tensorpack's trainer that reads each tower's batch from variables on its device.
 
+    A tower is one replica's part of the graph.
+
     Args:
         variables: List of a list for each tower: a variable per input, in the order of the items of a host batch.
     """
@@ -82,7 +84,8 @@ def resident_input(variables):
 def queue_input(batches):
     """Return an input source for tensorpack's trainer: each tower takes its batches from a queue of its own.
 
-    A Python thread per queue fills it with copies of the tower's batch, without end.
+    A tower is one replica's part of the graph. A Python thread per queue fills the queue with copies of the tower's
+    batch, without end.
 
     Args:
         batches: List of the towers' batches, in their order: dicts from input name to NumPy array.
@@ -94,8 +97,8 @@ def queue_input(batches):
 def dataset_input(batches):
     """Return an input source for tensorpack's trainer: each tower takes its batches from its own `tf.data.Dataset`.
 
-    A dataset reads a Python generator, which yields copies of the tower's batch without end. The datasets are added to
-    the default graph, on the CPU.
+    A tower is one replica's part of the graph. A dataset reads a Python generator, which yields copies of the tower's
+    batch without end. The datasets are added to the default graph, on the CPU.
 
     Args:
         batches: List of the towers' batches, in their order: dicts from input name to NumPy array.

@@ -42,8 +42,8 @@ class TowerWeights(Weights):
     def make_statistic(self, name, shape, initial):
         """Return a variable of this tower for a running statistic, also if the towers share their parameters.
 
-        `shape` is its shape, and `initial` the number that all its elements are at first. It has the name `name` only
-        if the tower has its own parameters.
+        `shape` is its shape, and `initial` the number that all its elements are at first. A tower is one replica's part
+        of the graph. The variable has the name `name` only if the tower has its own parameters.
         """
         if get_current_tower_context().has_own_variables:
             return _variable_in_scope(name, shape, initial, is_trained=False)
@@ -73,7 +73,7 @@ class TowersOptimizer(tf.train.Optimizer):
         """The plugin's optimizers: one for each tower, or one for the variables that all towers share."""
 
     def compute_gradients(self, *args, **kwargs):
-        """Return a list of (gradient, variable) pairs, as TensorFlow's method does for the same arguments.
+        """Return a list of pairs (gradient, variable), as `tf.train.Optimizer` does for the same arguments.
 
         All gradients are dense; TensorFlow's gradient of embeddings that are only looked up would be sparse.
         """
@@ -120,7 +120,7 @@ class Model(ModelDesc):
         self._trainer = trainer
 
     def inputs(self):
-        """Return a list of a `tf.TensorSpec` (shape, type and name) for each input of a tower.
+        """Return a list of a `tf.TensorSpec` (shape, type and name) for each input of a tower: of one replica's graph.
 
         They are in the order of the items of a host batch, the dict of one replica's arrays.
         """
@@ -128,7 +128,7 @@ class Model(ModelDesc):
         return [tf.TensorSpec(v.shape, tf.as_dtype(v.dtype), name) for name, v in batch.items()]
 
     def build_graph(self, *inputs):
-        """Add the network and the loss of a tower to the graph; return the loss, a scalar tensor.
+        """Add the network and the loss of a tower, one replica's part, to the graph; return the loss, a scalar tensor.
 
         `inputs` are the tensors of the tower's input source, in the order of the method `inputs`.
         """

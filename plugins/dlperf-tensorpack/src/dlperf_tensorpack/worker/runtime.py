@@ -43,7 +43,7 @@ class TensorpackRuntime(TensorFlow1Runtime):
         TF_XLA_FLAGS is set in this process's environment.
 
         Raises:
-            Unsupported: There are fewer usable GPUs than towers.
+            Unsupported: There are fewer usable GPUs than replicas of this process.
         """
         self.config = self._configure()
         self.config.inter_op_parallelism_threads = self.towers + 1
@@ -60,7 +60,7 @@ class TensorpackRuntime(TensorFlow1Runtime):
         """Return a dict of facts for the record: versions of tensorpack and TensorFlow, devices and threads.
 
         The keys are `framework_version` (tensorpack's), `tensorflow_version`, `devices` (a list of names, one per
-        tower), `threads`, their number, and `transport`, which is None.
+        replica), `threads`, their number, and `transport`, which is None.
         """
         kind = "GPU" if self.request.device == "cuda" else "CPU"
         return {

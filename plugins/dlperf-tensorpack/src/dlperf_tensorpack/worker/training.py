@@ -108,11 +108,11 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return `batches`, a dict of NumPy arrays per replica, as a list; a session copies them when it is fed."""
+        """Return a list of the items of `batches`, a dict of NumPy arrays per replica; a session copies them later."""
         return list(batches)
 
     def load_resident_batches(self):
-        """Set the variables that each tower reads for an empty dict to the canonical batch of its replica."""
+        """Set the variables of each tower, which it reads for an empty dict, to the canonical batch of its replica."""
         feed, initializers = {}, []
         for variables, batch in zip(self.resident, self.host_batches()):
             for variable, values in zip(variables, batch.values()):
@@ -129,7 +129,7 @@ class TensorpackTrainer(TowerState):
         return labels
 
     def take(self, batch):
-        """Return a `Step` with a list of each tower's labels in `batch`, and the number of samples; train nothing."""
+        """Return a `Step` with the number of samples and a list of each replica's labels in `batch`; train nothing."""
         labels = self.session.run([tower.labels for tower in self.towers], self._feed_for(batch))
         return Step(None, self.request.batch_size * len(self.towers), labels)
 
@@ -144,7 +144,7 @@ class TensorpackTrainer(TowerState):
     # The step.
 
     def train(self, batch, rate):
-        """Run a step on `batch`, a list of `place`, with the learning rate `rate`; return a list of towers' losses."""
+        """Run a step on `batch`, a list of `place`, at the learning rate `rate`; return a list of replicas' losses."""
         step = self.steps - self.first_step - 1
         self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()
@@ -158,9 +158,9 @@ class TensorpackTrainer(TowerState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch as `step` computes them, and again in fp32, which is the same here.
+        """Return the logits of the canonical batch twice, as a pair: as in `step`, and in fp32, which is the same here.
 
-        Both are lists of float32 arrays (B, classes) per tower and head: all heads of the first tower, then the next.
+        Each is a list of float32 arrays (B, classes), one per replica and head: all heads of a replica, then the next.
         """
         logits = [output for tower in self.towers for output in tower.outputs]
         feed = self._feed_for(self.canonical_batch())

@@ -218,9 +218,9 @@ class BertBaseTrainer(TorchTrainer):
     def build(self, options):
         """Return a `Bert`, or a `FusedBert` if the plugin's option `fused_layers` is true: an `nn.Module` on the CPU.
 
-        `options` is a dict of the model's options; its sizes and its `dropout` are read. First, the implementation of
-        attention that the plugin's option `attention` names is allowed in this process, the others are forbidden, and
-        it is tried on the trainer's device; `auto` allows all and tries none.
+        `options` is a dict of the model's options; its sizes and its `dropout` are read. Only the implementation of
+        attention that the plugin's option `attention` names is allowed in this process from now on, and it is tried on
+        the trainer's device. If the option is `auto`, `allow_attention` is called, and nothing is tried.
 
         Raises:
             Unsupported: The attention does not run with these sizes, in this precision, on the device; or

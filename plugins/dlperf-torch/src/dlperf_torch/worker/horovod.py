@@ -46,7 +46,7 @@ class Horovod(Alone):
     def finish(self):
         """Wait until the gradients of the last backward pass are averaged.
 
-        If there were any, set `strategy` to `horovod`.
+        If any gradients were averaged, set the attribute `strategy` to `horovod`.
         """
         for handle in self._handles:
             hvd.synchronize(handle)

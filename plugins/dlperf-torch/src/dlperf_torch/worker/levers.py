@@ -26,9 +26,10 @@ NEEDS_TRITON = ("fused_batch_norm", "fused_layers")
 
 
 def settle(request):
-    """Return a copy of the request in which no plugin option is None: unset options get what was fastest on an H200.
+    """Return a copy of the request in which no plugin option is None.
 
-    An unset option that does not apply to the case becomes False; `vocabulary_multiple` becomes 64 on GPUs, else 1.
+    If `cuda_graph`, `fused_batch_norm` or `fused_layers` is None, it becomes True where it can be used and was fastest
+    on an H200, else False. If `vocabulary_multiple` is None, it becomes 64 on GPUs, else 1.
 
     Args:
         request: The request; it is not changed.

@@ -22,8 +22,8 @@ class Loader(loading.Loader):
 
         Args:
             dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
-                DataError, which the DataLoader hands on in place of the batch.
-            draws: An endless iterable of lists of keys, one for each batch.
+                DataError if a sample cannot be read, which the DataLoader hands on in place of the batch.
+            draws: An endless iterable with, for each batch, a list of keys: pairs (number of the draw, sample's index).
             request: The request.
         """
         return _start(self, dataset, draws, request)

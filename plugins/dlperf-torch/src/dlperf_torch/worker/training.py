@@ -59,7 +59,7 @@ class TorchTrainer(ReplicaState):
         return placed
 
     def read_labels(self, labels):
-        """Return the labels of this process's one replica: a list with the tensor `labels` as a NumPy array."""
+        """Return the tensor `labels` as a list of one NumPy array: the labels of this process's one replica."""
         return [labels.cpu().numpy()]
 
     # The step.
@@ -73,7 +73,7 @@ class TorchTrainer(ReplicaState):
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, piece):
-        """Return the mean loss of `piece`, a dict from input name to tensor: a scalar, before `scale_loss`."""
+        """Return the unscaled mean loss of the micro-batch `piece`, a dict from input name to tensor, as a scalar."""
         with self.autocast():
             return self.criterion(self.outputs(self.trained, piece), piece)
 
@@ -97,7 +97,7 @@ class TorchTrainer(ReplicaState):
         return self.exchange.defer()
 
     def update(self):
-        """Update the weights with the gradients, clipped to `clip_norm` if set; the loss scaler may skip the update."""
+        """Clip gradients to `clip_norm`, if set, and update the weights, unless a scaled gradient is not finite."""
         self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
@@ -132,9 +132,9 @@ class TorchTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Both are sequences of a tensor per head. The fp32 logits are eager, of the master weights, without TF32. The
+        Each is a sequence of one tensor per head. The fp32 logits are eager, of the master weights, without TF32. The
         others have autograd on: without dropout, `step` reuses their compiled code. The network's buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
@@ -153,7 +153,7 @@ class TorchTrainer(ReplicaState):
                 return outputs, self.outputs(self.masters, batch)
 
     def note_output(self, output):
-        """Append the data type of the tensor `output` to `product_types`; for images above 1×1, note the layout."""
+        """Append the tensor's type to `product_types`; add the layout of images above 1×1 pixels to `image_layouts`."""
         super().note_output(output)
         if output.dim() == 4 and output.shape[2:].numel() > 1:  # a single pixel lies the same in both
             self.image_layouts.add(evidence.layout_of(output))
@@ -165,7 +165,7 @@ class TorchTrainer(ReplicaState):
     def observe_settings(self):
         """Return a dict of the `precision`, `compiler`, `layout` (None if unknown) and `strategy` (or None) in effect.
 
-        It also has booleans: `fused_optimizer`, `cuda_graph` (one was replayed), `triton_kernels` (ours are used).
+        Its booleans are `fused_optimizer`, `cuda_graph` (one was replayed), `triton_kernels` (the plugin's are used).
         """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
