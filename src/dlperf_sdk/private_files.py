@@ -114,6 +114,6 @@ def list_holders(path: Path) -> list[int]:
 def describe_holder(path: Path) -> str:
     """Return a text that names the processes which hold the lock on a file: `process 4711 and process 4712`.
 
-    The text is `another process` if they are unknown.
+    The text is `another process` if no holder is known.
     """
     return " and ".join(f"process {process}" for process in list_holders(path)) or "another process"

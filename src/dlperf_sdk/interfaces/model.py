@@ -173,5 +173,5 @@ class Model(ABC):
 
 
 def entry_to_dict(value: Any) -> Any:
-    """Return a `Parameter` or an `Input` as a dictionary of JSON values, by the names of its fields."""
+    """Return a `Parameter` or an `Input` as a dict of JSON values, whose keys are the names of its fields, in order."""
     return attrs.asdict(value, value_serializer=lambda _, __, v: list(v) if isinstance(v, tuple) else v)

@@ -108,9 +108,10 @@ class Topology(ABC):
     def join_job(self, cases: Sequence[RunSpec], options: Any) -> None:
         """Take this process's part in the job that it belongs to, before anything else is done for the cases.
 
-        A launcher that runs inside of a job is called in each process of that job, with the same cases. It returns in
-        the one process that is the controller, and serves the controller in the others. The base class, for
-        launchers whose controller is the only process, returns at once.
+        If the launcher runs inside of a job, each process of the job calls this method with the same cases. In the one
+        process that is the controller, the method returns. In every other process, it serves the controller until
+        that ends, and then raises an error. The base class, for launchers whose controller is the only process,
+        returns at once.
 
         Args:
             cases: The cases that are to be run, all on this launcher.

@@ -48,9 +48,9 @@ class HostOptions(AgentOptions):
     def placement(self, node: str, hosts: list[str]) -> PlacementArguments:
         """Return the arguments of one node's agent.
 
-        An agent receives only the first two hosts, each without the user to log in as. All agents connect to the first
-        host, which needs the second to choose the address at which it is reached. A command line with thousands of
-        hosts would be too long.
+        The arguments contain only the first two hosts, each without the user to log in as: a command line with
+        thousands of hosts would be too long. All agents connect to the first host. From the name of the second host,
+        the first chooses the address at which the others reach it.
 
         Args:
             node: The node's number in digits, or `$NAME` of the environment variable that holds it.

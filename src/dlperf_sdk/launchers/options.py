@@ -34,7 +34,8 @@ def option(help: str, default: Any = "", *, validator: Any = None, **effects: bo
         help: The option's help text.
         default: The option's default value.
         validator: A validator of attrs; None for any value.
-        effects: `executes=True` if the value names a program or arguments of one; `reads=True` if it names a file.
+        effects: Entries for the field's metadata: `executes=True` if the option's value names a program or arguments
+            of one; `reads=True` if it names a file.
     """
     return attrs.field(default=default, validator=validator, metadata={"help": help, **effects})
 

@@ -22,7 +22,7 @@ class LineBuffer:
         self._parts: list[bytes] = []
 
     def may_be_event(self) -> bool:
-        """Return True if a line is unfinished that begins as an event does, unlike a shell's greeting."""
+        """Return True if the unfinished line begins with `{`, as an event does and a shell's greeting does not."""
         return bool(self._parts) and self._parts[0].startswith(b"{")
 
     def add(self, data: bytes) -> list[bytes]:

@@ -206,11 +206,11 @@ def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
 
 
 def describe_search(search: SearchResult, step: int) -> str:
-    """Return a sentence on a search that found a size: the size, and the sizes that were tried.
+    """Return a sentence on a search that found a size: the size, and the sizes that were tried, in samples per device.
 
     Args:
-        search: The search.
-        step: Samples per device and unit of the search.
+        search: The search, whose `size` is not None.
+        step: Samples per device for which the size 1 of the search stands: the case's `accumulation`.
     """
     assert search.size is not None
     sizes = ", ".join(

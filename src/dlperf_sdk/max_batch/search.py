@@ -49,11 +49,11 @@ def resolution(size: int) -> int:
 
 
 def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: int) -> SearchResult:
-    """Search for the largest size from 1 to `maximum` that fits, exactly up to 32, and to within 1/32 beyond.
+    """Search for the largest size from 1 to `maximum` that fits: exactly below 64, to within 1/32 from there on.
 
     - Prediction: peak memory is close to linear in the batch size. A line through the peaks of two sizes that fit
-      predicts the size at which the budget is reached. Usually, a probe at that size and one at the next end the
-      search. Each probe that fits improves the line.
+      predicts the size at which the budget is reached. Usually, two probes end the search: one at the predicted
+      size, and one at the next larger size. Each probe that fits improves the line.
     - Small sizes: building the model may take more memory than the first samples, so two small sizes give a wrong
       slope. Therefore, if the first predicted size does not fit, three quarters of it are tried next.
     - Without a budget, or if the predictions do not help: sizes are doubled until one does not fit. Then the interval

@@ -23,8 +23,8 @@ class Flops(Measurer):
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return `flops-per-device` in FLOP/s, and `mfu` in % if all devices have the same known peak.
 
-        `measured` holds the repeats of one case. The result is empty without repeats, or if the model does not declare
-        its arithmetic.
+        `measured` holds the repeats of one case. The result is empty without repeats, or if the model declares no
+        FLOPs.
         """
         if not measured.flops_per_sample or not measured.repeats:
             return ()

@@ -40,7 +40,7 @@ class Power(Measurer):
     )
 
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
-        """Return the metrics whose samples cover the windows of all repeats; empty if there are none.
+        """Return the metrics for which readings of sensors cover the windows of all repeats; empty if there are none.
 
         For devices, these are `device-energy` (J), `device-energy-per-sample` (J), `device-power` (W),
         `device-utilization` (%), `device-clock` (MHz) and `device-throttled` (%); for nodes, `host-energy` (J),

@@ -21,12 +21,12 @@ def growth(series: Series, window: Window) -> float | None:
     """Return a counter's increase in the window, in the counter's unit.
 
     Args:
-        series: Samples of the counter.
-        window: The window, on the clock of the samples.
+        series: Readings of the counter, in the order of time.
+        window: The window, on the clock of the readings.
 
     Returns:
-        The increase; None if the samples on either side of an edge are more than 20 % of the window apart, if there are
-        none on one side, or if the counter ever decreased.
+        The increase; None if the counter ever decreased, if there is no reading on both sides of each end of the
+        window, or if the two readings around an end are more than 20 % of the window apart.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -38,11 +38,11 @@ def integral(series: Series, window: Window) -> float | None:
     """Return a gauge's integral over the window, by trapezoids, in the gauge's unit times seconds.
 
     Args:
-        series: Samples of the gauge.
-        window: The window, on the clock of the samples.
+        series: Readings of the gauge, in the order of time.
+        window: The window, on the clock of the readings.
 
     Returns:
-        The integral; None if the samples do not cover the window, or neighbors are more than 20 % of it apart.
+        The integral; None if the readings do not cover the window, or successive ones are more than 20 % of it apart.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -59,11 +59,11 @@ def mean(series: Series, window: Window) -> float | None:
     """Return a gauge's time-weighted mean over the window, in the gauge's unit.
 
     Args:
-        series: Samples of the gauge.
-        window: The window, on the clock of the samples.
+        series: Readings of the gauge, in the order of time.
+        window: The window, on the clock of the readings.
 
     Returns:
-        The mean; None if the samples do not cover the window, or neighbors are more than 20 % of it apart.
+        The mean; None if the readings do not cover the window, or successive ones are more than 20 % of it apart.
     """
     total = integral(series, window)
     return None if total is None else total / window.seconds

@@ -111,8 +111,8 @@ def combined_distance(pairs: Pairs) -> float | None:
 def allowed_distance(name: str, case: ReferenceCase, tolerance: Tolerance) -> float:
     """Return the largest allowed relative distance of the first update of a parameter, or of a running mean.
 
-    It is the larger of `tolerance.parameter` and ten times the array's float32 noise, `case.noise`. If
-    `tolerance.parameter` is None, `tolerance.updates` is used in its place.
+    It is the larger of `tolerance.parameter` and ten times the array's float32 noise in `case.noise`, which is 0 for an
+    array without an entry. If `tolerance.parameter` is None, `tolerance.updates` is used in its place.
 
     Args:
         name: Name of the parameter or running mean.

@@ -28,9 +28,9 @@ def spec_from(
 
     Args:
         spec: A framework's name, if `model` is given; or a complete spec: a `RunSpec`, a mapping, or the path of a
-            JSON, TOML or YAML file.
+            JSON, TOML or YAML file, as a text or a `Path`.
         model: The model's name; None with a complete spec.
-        fields: Name of a field of `RunSpec` → value, in place of that in `spec`; None: none.
+        fields: Name of a field of `RunSpec` → value that replaces the one in `spec`; None: no field is replaced.
         keywords: Names of the caller's other arguments, for suggestions if a field is misspelt.
         registry: The plugins, which declare the options; None for the installed ones.
 

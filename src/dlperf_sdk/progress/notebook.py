@@ -30,12 +30,12 @@ class NotebookDisplay(Lines):
         self._cell: Any = None
 
     def print(self, text: str, style: str = "") -> None:
-        """Add the permanent line `text` to the cell, and draw the cell again; `style` is not used."""
+        """Add the permanent line `text` to the output of the notebook's cell, and redraw it; `style` is not used."""
         self._lines.append(text)
         self._draw()
 
     def show_stage(self, stage: str, detail: str) -> None:
-        """Show a stage outside the repeats: a note as a permanent line, any other in the part that is redrawn.
+        """Show a line of progress outside the repeats: a note permanently, any other until the next one replaces it.
 
         Args:
             stage: The stage, such as `environment` or `note`.
@@ -47,7 +47,7 @@ class NotebookDisplay(Lines):
             self._draw()
 
     def show_step(self, before: str) -> None:
-        """Draw the cell again, if `DRAW_INTERVAL` (0.25 s) has passed since the last time.
+        """Redraw the output of the notebook's cell, if `DRAW_INTERVAL` (0.25 s) has passed since the last time.
 
         `before`, the phase in the report before the current one, is not used.
         """
@@ -55,7 +55,7 @@ class NotebookDisplay(Lines):
             self._draw()
 
     def html(self) -> str:
-        """Return the content of the cell as HTML: the permanent lines, and the current repeat or stage."""
+        """Return the output of the notebook's cell as HTML: the permanent lines, and the current repeat or stage."""
         advance = self.advance
         rows = [escape(replace_control_characters(line)) for line in self._lines]
         if advance is not None and advance.attempt > len(advance.durations):

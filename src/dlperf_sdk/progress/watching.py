@@ -61,7 +61,7 @@ class Caller:
 
     @hookimpl
     def dlperf_run_started(self, run_id: str, plan: Any) -> None:
-        """Begin to track the run; the function is not called.
+        """Begin to track the run. The observer's function is not called yet.
 
         Args:
             run_id: Identifier of the run.
@@ -71,7 +71,7 @@ class Caller:
 
     @hookimpl
     def dlperf_stage(self, stage: str, detail: str) -> None:
-        """Call the function for a line of progress of a stage outside the repeats.
+        """Call the observer's function with a `Progress` for a line of progress of a stage outside the repeats.
 
         Args:
             stage: The stage, such as `environment` or `parity`.
@@ -83,7 +83,7 @@ class Caller:
 
     @hookimpl
     def dlperf_repeat_started(self, attempt: int) -> None:
-        """Call the function for the start of a repeat.
+        """Call the observer's function with a `Progress` when a repeat starts; its `stage` is `start`.
 
         Args:
             attempt: Number of the repeat, counted from 1.
@@ -94,7 +94,9 @@ class Caller:
 
     @hookimpl
     def dlperf_step_progress(self, node: int, phase: str, step: int) -> None:
-        """Call the function for a report of node 0's first worker. Reports of other nodes are ignored.
+        """Call the observer's function with a `Progress` for a report of node 0's first worker.
+
+        Reports of other nodes are ignored.
 
         Args:
             node: Index of the node, counted from 0.
@@ -107,7 +109,7 @@ class Caller:
 
     @hookimpl
     def dlperf_repeat_ended(self, throughput: float | None) -> None:
-        """Call the function for the end of a repeat; `Progress.stage` is `done`.
+        """Call the observer's function with a `Progress` when a repeat has ended; its `stage` is `done`.
 
         Args:
             throughput: Samples per second over all devices; None if the repeat failed.
@@ -140,10 +142,11 @@ def watching(progress: ProgressOption) -> Iterator[list[Any]]:
 
     Args:
         progress: `"auto"`: a live display on a terminal or in a notebook, and nothing elsewhere. False: nothing. True:
-            a live display or, elsewhere, lines on standard error. A function: it is called with each `Progress`.
+            a live display on a terminal or in a notebook, and lines on standard error elsewhere. A function: it is
+            called with each `Progress`.
 
     Raises:
-        UsageError: The option has none of the possible values.
+        UsageError: `progress` has none of these values.
     """
     if callable(progress):
         yield [Caller(progress)]

@@ -19,10 +19,11 @@ EXPLANATION = (
 
 
 def tables(results: Iterable[Result]) -> list[Table]:
-    """Return a table for each case whose step was measured in parts, in the order of first runs; empty without any.
+    """Return a table for each case whose step was measured in parts; empty without any.
 
-    A row has the time of a part per step, its interval, its share of the step, and its time when measured alone. A
-    case needs the part `compute`, and `training` or `whole`. Results without a valid throughput are left out.
+    A case has a table if there are results with the part `compute`, and with `training` or `whole`. Results without a
+    valid throughput are left out. The tables are in the order in which the first run of each case started. A row has
+    the time of a part per step, its interval, its share of the step, and its time when measured alone.
     """
     return [_table(attribution) for attribution in attribute(results)]
 

@@ -22,8 +22,8 @@ from dlperf_sdk.reports.numbers import format_count
 def page(collection: Collection) -> list[Block]:
     """Return the report on a collection as blocks: its description, the source's tables, and its disagreements.
 
-    Disagreements are first figures that break the protocol that the source prescribes, then printed values that the
-    figures do not give.
+    First of the disagreements come the figures that break the protocol that the source prescribes, then the values that
+    the source prints and that do not follow from its figures.
     """
     return [
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
@@ -56,11 +56,11 @@ def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
 
 
 def disagreement_block(collection: Collection) -> Paragraph | Table:
-    """Return a table of the printed cells of a source that disagree with its figures, or a sentence that all agree.
+    """Return a table of the printed cells of a source that disagree with its figures, or a paragraph that all agree.
 
     A printed cell is a value that the source prints, and that can be computed from the figures. The table is sorted by
-    relative difference, the largest first; cells without one wrong number come last. The sentence states how many
-    cells were checked.
+    relative difference, the largest first; cells without a difference, such as a right number under a wrong label, come
+    last. The paragraph is a sentence with the number of cells that were checked.
     """
     cells = group_cells(collection.disagreements())
     checked = format_count(collection.count_printed_cells(), "printed cell")
@@ -95,7 +95,7 @@ def disagreement_block(collection: Collection) -> Paragraph | Table:
 
 
 def tabulate_causes(cells: Sequence[Sequence[Disagreement]]) -> Table:
-    """Return a table of the causes of disagreements with the number of cells, the most frequent first.
+    """Return a table of the causes of disagreements, each with the number of its cells, the most frequent first.
 
     Args:
         cells: For each printed cell that disagrees with the figures, its disagreements, as `group_cells` returns them.
@@ -156,10 +156,11 @@ def describe_rounding(cells: Sequence[Sequence[Disagreement]]) -> str:
 
 
 def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement]]:
-    """Return the disagreements of each printed cell of a source, which may be wrong for several reasons.
+    """Return disagreements grouped by printed cell of the source: a list for each cell, with at least one.
 
-    Cells are in descending order of their largest relative difference, and so are the disagreements of a cell.
-    Disagreements without a difference come last. Figures that break the prescribed protocol are left out.
+    A cell has several disagreements if it is wrong for several reasons. The disagreements of a cell are in descending
+    order of relative difference, those without a difference last. The cells are in the order of their first
+    disagreements. Figures that break the prescribed protocol are left out.
     """
     cells: dict[tuple[str, int, str], list[Disagreement]] = {}
     for disagreement in disagreements:
@@ -177,10 +178,11 @@ def _descending(disagreement: Disagreement) -> float:
 def to_csv(collection: Collection) -> str:
     """Return the figures of a collection as CSV: a header, then a line per figure in order.
 
-    A line has the figure's fields, options, repeats, source and footnotes. A cell is empty if the source does not
-    state the value. The values of a figure's repeats share one cell, separated by spaces; so do its footnotes.
-    `spread` is the standard deviation between repeats over their median, empty with fewer than two. `protocol_check`
-    is the outcome of a comparison with the prescribed protocol, empty without one.
+    The columns are the figure's fields and options under their names, then `repeats`, `document`, `line`, `commit`,
+    `footnotes`, `spread` and `protocol_check`. A cell is empty if the source does not state the value. The throughputs
+    of a figure's repeats share one cell, separated by spaces; so do its footnotes. `spread` is the standard deviation
+    between repeats divided by their median, empty with fewer than two. `protocol_check` is the outcome of a comparison
+    with the prescribed protocol, empty if the source prescribes none.
     """
     options = list(OPTION_ROLES)
     fields = [name for name in FIELDS if name not in ("source", "repeats", "footnotes")]
@@ -219,11 +221,11 @@ def to_dict(collection: Collection) -> dict[str, Any]:
     """Return the collection as JSON values.
 
     Returns:
-        Four lists of objects. `figures` has each figure as the schema `published` describes it. `disagreements` has
-        the fields of each `Disagreement`. `rankings` has each ranking with its facts, entries, ratio and reservations,
-        as `leads.ranking_values` returns it. `protocols` has an object per figure, in their order, with the outcome of
-        the check of its protocol as `check` and the differences from the prescribed protocol as the text `difference`;
-        it is empty if the source prescribes no protocol.
+        A dict with four lists of objects. `figures` has each figure as the schema `published` describes it.
+        `disagreements` has the fields of each `Disagreement`. `rankings` has each ranking as `leads.ranking_values`
+        returns it. `protocols` has an object for each figure, in the order of the figures, with two texts: `check`, the
+        outcome of the comparison with the prescribed protocol, and `difference`, the differences. `protocols` is empty
+        if the source prescribes no protocol.
     """
     prescribed = collection.prescribed
     return {

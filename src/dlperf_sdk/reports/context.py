@@ -21,14 +21,16 @@ _SETTINGS = frozenset(attrs.fields_dict(RunSpec))
 def differing_context(results: Sequence[Result]) -> list[tuple[str, ...]]:
     """Return for each result the facts of its context in which results of its model differ.
 
-    What workers report, such as versions, is compared within a framework: each has its own. A fact that a result does
-    not have, such as a version in a case that failed early, is no difference.
+    Settings, labels and machines are compared among all results of a model. What workers report, such as versions, is
+    compared among results of the same model and framework. A fact that only some results have, such as a version that
+    is missing because a case failed early, counts as equal.
 
     Args:
         results: The results, in any order.
 
     Returns:
-        For each result, in their order, phrases such as `framework version 2.13.0` and `OMP_NUM_THREADS 2`.
+        For each result, in their order, a tuple of phrases such as `framework version 2.13.0` and `OMP_NUM_THREADS 2`;
+        the tuple is empty if the result has no such fact.
     """
     contexts = [dict(_facts(result)) for result in results]
     values: dict[tuple[str, ...], set[str]] = {}

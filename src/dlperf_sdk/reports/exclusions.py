@@ -18,9 +18,11 @@ _MAX_EXCLUDED = 6
 def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
     """Return the cases that are not comparable with a ranking as text, in groups with the facts in which they differ.
 
-    Of a group in another precision or on other hardware, only the fastest case is named. A group in a precision of
-    another number format is left out. So is a group that differs in precision or hardware and in a further fact. At
-    most six groups are described, followed by the number of the remaining ones. The text is empty without any group.
+    The text is one line such as `jax 310.2, torch 305.1 (no clipping); and 2 more`, with the throughputs of the cases;
+    it is empty without any group. At most six groups are described; the number of the remaining groups follows. Only
+    the fastest case of a group is named if the group has another precision or other hardware. Two kinds of groups are
+    left out: those in a precision of another number format, and those that differ in precision or hardware and in a
+    further fact as well.
 
     Args:
         ranking: The ranking.
@@ -39,7 +41,7 @@ def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) ->
 
 
 def name_faster(ranking: Ranking) -> str:
-    """Return the fastest case that a ranking leaves out, with the reason, if it is faster than the ranking's first.
+    """Return the fastest case that a ranking leaves out, with the reason, if it is faster than all ranked cases.
 
     The text is such as `tensorflow (clip norm not stated)`. Cases of another precision or hardware, which have a
     ranking of their own, are not considered. The text is empty if no other case is faster.

@@ -114,8 +114,8 @@ def _facts_but_topology(ranking: Ranking) -> dict[str, str]:
 def describe_shared_facts(ranking: Ranking, rankings: Iterable[Ranking]) -> str:
     """Return the facts that distinguish a ranking from the other rankings of its model, such as `no clipping`.
 
-    All cases of a ranking share these facts. Topology, model, batch size and precision are left out. The text is empty
-    if the rankings differ in no other fact.
+    The facts are separated by commas. All cases of a ranking share them. Topology, model, batch size and precision are
+    left out. The text is empty if the rankings differ in no other fact.
 
     Args:
         ranking: The ranking.

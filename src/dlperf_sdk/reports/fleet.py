@@ -41,7 +41,7 @@ def fleet_page(fleet: Fleet) -> list[Block]:
 
 
 def summarize(fleet: Fleet) -> Cell:
-    """Return the verdict on a fleet in a few words with its tone: the meaning of the fleet's exit code."""
+    """Return a cell with the verdict on a fleet in a few words; text and tone follow from the fleet's exit code."""
     return Cell(*_VERDICTS[fleet.exit_code])
 
 
@@ -90,8 +90,9 @@ def nodes_table(fleet: Fleet, nodes: list[NodeHealth], notes: list[str]) -> Tabl
     Args:
         fleet: The fleet.
         nodes: The nodes to list, in this order.
-        notes: Explanations of findings so far. Those of these nodes that are not in this list are appended to it; the
-            outcomes in the table refer to them by their numbers, counted from 1.
+        notes: The list of notes, which is changed: the explanations of the findings on these nodes are appended, unless
+            the list has them. An outcome in the table refers to its notes by their positions in the list, counted
+            from 1.
     """
     values = [node.throughput for node in nodes if node.throughput is not None]
     scale = common_scale(values or [1.0], fleet.unit)

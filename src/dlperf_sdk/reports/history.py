@@ -38,7 +38,10 @@ _NEWEST = 10
 def history_page(history: History) -> list[Block]:
     """Return the page of one case as blocks: a summary, a sparkline, the levels, and the ten newest runs.
 
-    Without a valid run, sparkline and levels are left out. The history must have at least one run.
+    Without a valid run, sparkline and levels are left out.
+
+    Raises:
+        IndexError: The history has no run.
     """
     valid = history.valid
     blocks: list[Block] = [Heading(history.name, _summarize_changes(history)), Labels(list_summary(history))]
@@ -58,7 +61,10 @@ def history_page(history: History) -> list[Block]:
 def overview(histories: Sequence[History]) -> list[Block]:
     """Return a table with a row per history, and a paragraph on how to see the history of a single case.
 
-    Each history must have at least one run. The hardware has a column if the histories differ in it.
+    The hardware has a column if the histories differ in it.
+
+    Raises:
+        ValueError: A history has no run.
     """
     # A column with one value for all cases is left out.
     differs = len({history.hardware for history in histories}) > 1
@@ -92,7 +98,8 @@ def overview(histories: Sequence[History]) -> list[Block]:
 def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
     """Return pairs of a label and a text or cell: hardware, number and range of the runs, newest run, and key.
 
-    The history must have at least one run.
+    Raises:
+        IndexError: The history has no run.
     """
     first, last = history.runs[0], history.runs[-1]
     failed = len(history.runs) - len(history.valid)
@@ -148,7 +155,8 @@ def format_change(change: Change) -> Cell:
 def format_newest(history: History) -> Cell:
     """Return a cell with the throughput of the newest run and its unit or, if the run is not valid, with its problem.
 
-    The history must have at least one run.
+    Raises:
+        ValueError: The history has no run.
     """
     newest = history.newest
     if newest.throughput is None:

@@ -49,7 +49,9 @@ def lead(ranking: Ranking) -> Cell:
 
     The name of the second and the reservations follow the ratio and its interval. A ratio without an interval begins
     with `≈` and has the tone `quiet`. One with an interval has the tone `doubt` if it has a reservation, else `plain`.
-    The ranking must have at least two entries.
+
+    Raises:
+        IndexError: The ranking has fewer than two entries.
     """
     compared = ranking.comparison
     second = f"{ranking.entries[1].facts.get(ranking.factor)}{describe_compiler(ranking, ranking.entries[1])}"
@@ -63,8 +65,10 @@ def lead(ranking: Ranking) -> Cell:
 def ranking_reservations(ranking: Ranking) -> list[str]:
     """Return what makes the lead of a ranking uncertain, such as `compiler differs (none, xla)`; empty without any.
 
-    The first is `not significant` if the test of the lead is not significant. The ranking must have at least two
-    entries.
+    The first is `not significant` if the test of the lead is not significant.
+
+    Raises:
+        IndexError: The ranking has fewer than two entries.
     """
     compared = ranking.comparison
     insignificant = [NOT_SIGNIFICANT] if compared.significant is False else []
@@ -74,9 +78,9 @@ def ranking_reservations(ranking: Ranking) -> list[str]:
 def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> list[str]:
     """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
 
-    Reservations are differences in a fact of `RESERVED_FACTS`, in the compiler or in the protocol; such a fact that
-    only one side states; a number of the protocol that a source does not state; and what is unverified in a result.
-    The list is empty without any.
+    These are reservations: a difference in a fact of `RESERVED_FACTS`, in the compiler or in the protocol; such a fact
+    that only one side states; a number of the protocol that a source does not state; and what is unverified in a
+    result. The list is empty without any.
 
     Args:
         compared: The comparison.

@@ -26,10 +26,10 @@ RESERVATIONS = "reservations"
 def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple[Table, Notes]:
     """Return a table with a row per workload and precision and a column per topology, and its notes.
 
-    A cell has two lines. The first has the fastest framework with its throughput; the second has its lead over the
-    second framework, as an interval if it has one, with the number of the cell's note. Where one framework was
+    A cell has two lines. The first line has the fastest framework and its throughput. The second line has the lead over
+    the next framework, as an interval if there is one, and the number of the cell's note. Where only one framework was
     measured, the cell has no lead. A note names the reservations, an older release, the frameworks that were measured
-    elsewhere in the row and not there, and faster cases that are not comparable. Rows are sorted by model and
+    on other topologies of the row only, and faster cases that are not comparable. Rows are sorted by model and
     precision, in the order of the rankings, then by batch size. Columns are sorted by devices.
 
     Args:
@@ -79,10 +79,13 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
 
 
 def number_notes(rankings: Sequence[Ranking]) -> tuple[tuple[str, ...], dict[int, int]]:
-    """Return notes on what restricts the leads of rankings, and `id` of each ranking with a note → the note's number.
+    """Return the distinct notes on what restricts the leads of rankings, and the number of each ranking's note.
 
     A note names reservations, an older release, frameworks that were not measured, and faster cases that are not
     comparable. Notes are numbered from 1, in the order of the rankings; rankings with the same note share it.
+
+    Returns:
+        The notes in the order of their numbers; and `id(ranking)` → number, for each ranking with a note.
     """
     old = older_releases(case for ranking in rankings for case in ranking.cases)
     notes: dict[str, int] = {}

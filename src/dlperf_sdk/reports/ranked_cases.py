@@ -35,8 +35,8 @@ def list_settings(ranking: Ranking, compared: Sequence[Case]) -> list[tuple[str,
 def describe_implementation(case: Case, rankings: Iterable[Ranking]) -> str:
     """Return the implementation of a case in parentheses with a leading space: ` (tensorpack)`; may be empty.
 
-    It is empty if the framework's name contains it. It is also empty unless each framework in the rankings has one
-    implementation, and each implementation one framework.
+    The text is empty if the framework's name contains the implementation's. It is also empty if a framework in the
+    rankings has several implementations, or an implementation several frameworks.
 
     Args:
         case: A case of the rankings.

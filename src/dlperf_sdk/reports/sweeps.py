@@ -28,11 +28,11 @@ class Sweep:
 
     @property
     def case(self) -> Case:
-        """The case with the smallest value of the size."""
+        """The case with the smallest value of the swept size."""
         return self.runs[0].case
 
     def value(self, run: Merged) -> float:
-        """Return the size of a case in the sweep, such as its batch size.
+        """Return the value of the swept size in a case of the sweep, such as its batch size.
 
         Args:
             run: One of the sweep's `runs`.

@@ -31,10 +31,11 @@ _TIMES = (
 
 
 def tables(results: Iterable[Result]) -> list[Table]:
-    """Return a table of times and one of operators for the results that have traces, side by side.
+    """Return a table of times and, if a trace has operators, a table of operators, of the results that have traces.
 
-    Of each result, the trainer with the lowest rank is shown. Operators of two results are matched by their names. The
-    list is empty if no result has a trace, or more than `MOST_RESULTS` have one.
+    The tables show the results side by side. Of each result, the trainer with the lowest rank is shown. Operators of
+    two results are matched by their names. The list is empty if no result has a trace, or if more than `MOST_RESULTS`
+    (4) have one.
     """
     traced = [result for result in results if result.traces]
     if not 1 <= len(traced) <= MOST_RESULTS:

@@ -62,7 +62,10 @@ def describe_strategy(name: str, printed_names: Mapping[str, str]) -> str:
 
 
 def join_names(names: Iterable[str]) -> str:
-    """Join names as `a, b and c`; after six names the others are counted. Empty without names."""
+    """Join names as `a, b and c`; names beyond the sixth are counted, as in `a, b, c, d, e, f and 3 more`.
+
+    The text is empty without names.
+    """
     all_names = list(names)
     if len(all_names) > MOST_NAMES:
         return f"{', '.join(all_names[:MOST_NAMES])} and {len(all_names) - MOST_NAMES} more"

@@ -15,7 +15,7 @@ from dlperf_sdk.results.records import Failure, Repeat
 def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
     """Return the finished repeat that an event `attempt-ended` reports, or the failure that it reports.
 
-    If `failure` is None in the event, but its records are missing or invalid, the returned failure has the kind
+    If the event's `failure` is None, but its records are missing or invalid, the returned failure has the kind
     `invalid-record`.
 
     Args:
@@ -63,8 +63,8 @@ def failure_from(plain: Mapping[str, Any]) -> Failure:
     gets the rank, node and phase in front, and advice at the end.
 
     Args:
-        plain: The field `failure` of the event, as JSON values: the texts `kind` and `message`; and, each of which may
-            be missing or None, `phase`, `node` (index), `rank`, `type` (class of the exception) and `traceback`.
+        plain: The field `failure` of the event, as JSON values. `kind` and `message` are texts. `phase`, `node` (its
+            index), `rank`, `type` (class of the exception) and `traceback` may be missing or None.
 
     Raises:
         DocumentError: The failure is not an object, or a field of it breaks the schema `result`.

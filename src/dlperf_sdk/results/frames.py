@@ -42,9 +42,14 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for: `result` (case, status, and median, interval and unit of each metric), `repeat`
-            (case, number of the repeat, and value and unit of each metric) or `step` (case, repeat, rank, step,
-            duration, data wait and loss; one row per step and trainer). Imported results have no rows per step.
+        per: What a row stands for: `result`, `repeat` or `step`, which means a step of the window in one trainer.
+            Imported results have no rows per step.
+
+    Returns:
+        The table. Its first columns have the facts of the case, with the names in `CASE`. For `result`, further facts
+        follow and, for each metric, `NAME` (the median), `NAME_low` and `NAME_high` (its interval) and `NAME_unit`. For
+        `repeat`, the columns `repeat` and, for each metric, `NAME` and `NAME_unit` follow. For `step`, the columns
+        `repeat`, `rank`, `step`, `seconds`, `data_wait` and `loss` follow. In NAME, `_` replaces the `-` of a metric.
 
     Raises:
         UnknownName: `per` is something else.
@@ -68,9 +73,8 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for, as in `to_arrow`: `result` (case, status, and median, interval and unit of each
-            metric), `repeat` (case, number of the repeat, and value and unit of each metric) or `step` (case, repeat,
-            rank, step, duration, data wait and loss).
+        per: What a row stands for: `result`, `repeat` or `step`, which means a step of the window in one trainer.
+            The columns are those that `to_arrow` describes.
 
     Raises:
         UnknownName: `per` is something else.
@@ -94,9 +98,8 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
 
     Args:
         results: The results.
-        per: What a row stands for, as in `to_arrow`: `result` (case, status, and median, interval and unit of each
-            metric), `repeat` (case, number of the repeat, and value and unit of each metric) or `step` (case, repeat,
-            rank, step, duration, data wait and loss).
+        per: What a row stands for: `result`, `repeat` or `step`, which means a step of the window in one trainer.
+            The columns are those that `to_arrow` describes.
 
     Raises:
         UnknownName: `per` is something else.

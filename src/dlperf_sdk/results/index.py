@@ -61,8 +61,8 @@ class Index(Store):
         Raises:
             UsageError: The query is not valid, is no SELECT, selects more than `largest` bytes, or would do something
                 other than read.
-            StoreError: The directory does not exist, cannot be read, is that of a campaign or has only campaigns; the
-                query fails, and the directory has no result; or the index cannot be used.
+            StoreError: The store's directory does not exist, cannot be read, or is that of a campaign. Or it has no
+                result: only campaigns, or nothing and the query fails. Or the index cannot be used.
             KeyboardInterrupt: A signal ended the query.
         """
         with closing(_updated_index(self.results)) as index:
@@ -86,8 +86,8 @@ class Index(Store):
         A row has four texts: the table, the column's name, its SQL type and its description.
 
         Raises:
-            StoreError: The directory does not exist, cannot be read, is that of a campaign or has only campaigns; or
-                the index cannot be used.
+            StoreError: The store's directory does not exist, cannot be read, is that of a campaign, or has campaigns
+                and no result of its own. Or the index cannot be used.
         """
         with closing(_updated_index(self.results)) as index:
             return _SqliteTables(index).describe()

@@ -87,9 +87,12 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
 
 
 def state_first(problems: Sequence[str]) -> str:
-    """Return a sentence with the first of several problems, and the number of the others, such as `(2 more)`.
+    """Return a sentence with the first of several problems and, if there are others, their number: `(2 more)`.
 
-    `problems` are clauses without a full stop, at least one.
+    `problems` are clauses without a full stop.
+
+    Raises:
+        IndexError: There is no problem.
     """
     remainder = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{problems[0]}{remainder}."
@@ -335,8 +338,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
 def as_requested(repeats: tuple[Repeat, ...], compiler: str, layout: str) -> Verdict:
     """Check that the requested compiler and layout are those that the trainers report.
 
-    The verdict fails if a trainer reports another setting, and is inconclusive if one does not report a requested
-    setting. A trainer need not report the compiler `none`.
+    The verdict is `fail` if a trainer reports another setting, and else `inconclusive` if a trainer does not report a
+    requested setting. A trainer need not report the compiler `none`.
 
     Args:
         repeats: The finished repeats.

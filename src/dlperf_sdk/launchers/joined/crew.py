@@ -186,7 +186,7 @@ class Crew:
                     member.channel.put({"do": "end"})
 
     def await_end(self, timeout: float) -> None:
-        """Wait until all agents that were launched have ended, at most `timeout` seconds."""
+        """Wait until all agents that were launched have ended; return after `timeout` seconds in any case."""
         with self._condition:
             self._condition.wait_for(
                 lambda: not any(member.launched for member in self._members.values()), timeout

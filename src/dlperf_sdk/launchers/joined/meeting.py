@@ -76,8 +76,8 @@ def _given_secret(environ: Mapping[str, str]) -> str | None:
 def open_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meeting:
     """Return the secret and the address by which other processes reach rank 0; called in rank 0.
 
-    If the user gave no secret in DLPERF_JOIN_SECRET, a random one is drawn, and the job's file is written with this
-    secret and `address`.
+    The secret is the user's, from DLPERF_JOIN_SECRET; in this case, no file is written. If the variable is not set, a
+    random secret is drawn, and is written to the job's file together with `address`.
 
     Args:
         path: The job's file, as `meeting_file` returns it.

@@ -133,9 +133,10 @@ class Slurm(CommandLauncher):
         return [step]
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return one command, as its words, for display: in an allocation the srun, else the sbatch of a batch script.
+        """Return a tuple with one command, as its words, for display.
 
-        Nothing is started. `job` is the case and its bundle, which need not exist.
+        In an allocation, it is the srun that starts all agents, else the sbatch that submits the batch script. Nothing
+        is started. `job` is the case and its bundle, which need not exist.
         """
         return (submission.sbatch_command(job),) if self.has_queue() else super().commands(job)
 

@@ -51,10 +51,11 @@ _CASE = b'"event": "case"'
 def follow_job(number: str) -> Iterator[bytes]:
     """Yield the lines of a job's stream from its beginning, even if another controller submitted the job.
 
-    Each line is a JSON event with its newline. While the job waits in the queue, the iterator yields events `waiting`
-    of its own. It regards a job as lost that has written nothing for `SILENCE_TIMEOUT` (15) seconds after its agents
-    have started. If the job ends or is lost before agent 0 has written the event `ended`, the iterator itself yields
-    this event, with Slurm's reason if there is one. Closing the iterator does not cancel the job.
+    Each item is a JSON event as bytes. The lines of the job have their newline; the events that the iterator adds have
+    none. It adds events `waiting` while the job waits in the queue, and heartbeats. A job is regarded as lost if it has
+    written nothing for `SILENCE_TIMEOUT` (15) seconds after its agents have started. If the job ends or is lost before
+    agent 0 has written the event `ended`, the iterator adds this event, with Slurm's reason if there is one. Closing
+    the iterator does not cancel the job.
 
     Args:
         number: The job's number.
@@ -111,16 +112,18 @@ def follow_job(number: str) -> Iterator[bytes]:
 
 
 def await_final_state(number: str) -> Generator[bytes, None, str]:
-    """Wait while a job is in Slurm's state `COMPLETING`, and yield heartbeats meanwhile.
+    """Wait while a job is in Slurm's state `COMPLETING`, yield heartbeats meanwhile, and return the job's state.
 
-    Slurm reports why a job ended only after that state. The function waits at most 45 seconds, and also while Slurm
-    does not answer. For a job in another state, it returns at once.
+    The heartbeats are events as bytes, without newline. `yield from` gives the returned state. Slurm reports why a job
+    ended only after the state `COMPLETING`. The generator also waits while Slurm does not answer. It ends after 45
+    seconds at the latest, and at once for a job in another state.
 
     Args:
         number: The job's number.
 
     Returns:
-        The job's state, such as `RUNNING` or `TIMEOUT`; empty if Slurm does not answer.
+        Slurm's state of the job, such as `RUNNING` or `TIMEOUT`, or still `COMPLETING` after 45 seconds; empty if Slurm
+        does not answer.
     """
     deadline = time.monotonic() + _END_TIMEOUT
     while True:

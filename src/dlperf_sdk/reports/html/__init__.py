@@ -62,10 +62,11 @@ def report_on_prediction(cases: Sequence[Case], topology: TopologySpec, referenc
 
 
 def report_on_collection(published: Collection) -> str:
-    """Return the report on a collection of published figures, at least one, as an HTML document.
+    """Return the report on a collection of published figures as an HTML document.
 
     Raises:
         UsageError: The extra `report` is not installed.
+        StopIteration: The collection has no figure.
     """
     from dlperf_sdk.reports.html import collection, render
 
@@ -74,10 +75,11 @@ def report_on_collection(published: Collection) -> str:
 
 
 def report_on_history(case_history: History) -> str:
-    """Return the history of a case, which must have at least one run, as one HTML document.
+    """Return the page on the history of a case as an HTML document.
 
     Raises:
         UsageError: The extra `report` is not installed.
+        ValueError: The history has no run.
     """
     from dlperf_sdk.reports.html import history, render
 
@@ -86,7 +88,7 @@ def report_on_history(case_history: History) -> str:
 
 
 def report_on_fleet(nodes: Fleet) -> str:
-    """Return the health of a fleet's nodes as one HTML document.
+    """Return the page on the nodes of a fleet as an HTML document.
 
     Raises:
         UsageError: The extra `report` is not installed.
@@ -127,7 +129,10 @@ def blocks_of_collection(published: Collection) -> list[Block]:
     It does not need the extra `report`.
 
     Args:
-        published: The collection, with at least one figure; without any, the error is untyped.
+        published: The collection of published figures.
+
+    Raises:
+        StopIteration: The collection has no figure.
     """
     from dlperf_sdk.reports.html import as_blocks, collection
 

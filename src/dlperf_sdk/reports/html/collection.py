@@ -48,7 +48,10 @@ FACTORS = (
 def page(collection: Collection) -> Page:
     """Return the report on a collection: its figures with their sources, the source's tables, and analyses.
 
-    The collection must have at least one figure. Sections without content are left out.
+    Sections without content are left out.
+
+    Raises:
+        StopIteration: The collection has no figure.
     """
     merged = merge(cases(collection.figures))
     by_workload = workloads(merged)

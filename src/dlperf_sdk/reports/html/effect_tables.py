@@ -51,10 +51,10 @@ _GROUP_ROWS = 10
 
 
 def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Table:
-    """Return a table with a row per effect, in the given order: the answer to whether the setting makes cases faster.
+    """Return a table with a row per effect, in the given order, which says whether the setting makes cases faster.
 
-    A row has the ratio, its interval if any effect has one, the evidence, and the facts that all pairs share. Columns
-    without content are left out.
+    A row has the name, the ratio, its interval if any effect has one, the evidence, and the facts that all pairs share.
+    Columns without content are left out.
 
     Args:
         named: The effects, each with its name in front.
@@ -88,10 +88,11 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Ta
 def tabulate_by_topology(
     named: Sequence[tuple[str, Effect]], printed_names: Mapping[str, str]
 ) -> tuple[Sortable, ...]:
-    """Return a sortable table of the ratios on each topology, with a row for each case that an effect has pairs of.
+    """Return a sortable table of the ratios of effects, with a row per effect and case, and a column per topology.
 
-    All pairs of a row have the same batch size. Effects with a single pair are left out, and so are those of batch
-    sizes. The tuple has that one table; it is empty without such effects.
+    A case stands here for the settings of a pair, among them the batch size, which both sides share. Left out are pairs
+    with two topologies, effects with a single pair, and effects of the batch size. The tuple has that one table; it is
+    empty if nothing is left.
 
     Args:
         named: The effects, each with its name in front.
@@ -183,9 +184,10 @@ def _describe_shared(pair: Pair, name: str) -> str:
 
 
 def tabulate_pairs(named: Sequence[tuple[str, Effect]]) -> Folded:
-    """Return a folded table with a row for each pair of cases: where the setting helps, and where no pair shows it.
+    """Return a folded, sortable table with a row for each pair of cases: the effect, the shared settings and the ratio.
 
-    It has the first `MOST_PAIRS` pairs, without the columns in which they do not differ.
+    It has the first `MOST_PAIRS` (1000) pairs; its title states the number of all. Columns in which the pairs do not
+    differ are left out, except those of the effect, the framework and the ratio.
 
     Args:
         named: The effects, at least one, each with its name in front.

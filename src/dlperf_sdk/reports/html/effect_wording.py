@@ -23,7 +23,7 @@ _SHOWN = ("precision", "batch_size", "clip_norm", "hardware", "topology", "data"
 
 
 def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) -> list[str]:
-    """Return a name for each effect, in their order: its two levels, its models, and the confounded facts.
+    """Return a name for each effect, in their order: its two levels, its models, and other facts that changed as well.
 
     The models are left out if the effect has all models that occur in any of the effects. An effect of more than two
     models has the unit of its throughputs, such as `img/s`, in their place.
@@ -137,8 +137,8 @@ def _count_pairs(estimate: Effect) -> str:
 def describe_unpaired(estimate: Effect, cases: Sequence[Case]) -> str:
     """Return the frameworks that were measured with both levels of an effect, but are in none of its pairs, as text.
 
-    The text has the reason, as in `torch (batch 32 ÷ 64)`. It is empty without such a framework, and for effects of
-    batch sizes or frameworks.
+    The frameworks are separated by commas. Each has the reason why it is in no pair, as in `torch (batch 32 ÷ 64)`. The
+    text is empty without such a framework, and for effects of batch sizes or frameworks.
 
     Args:
         estimate: The effect.
@@ -224,9 +224,10 @@ def _describe_units(estimate: Effect) -> str:
 
 
 def describe_significance(estimate: Effect) -> Cell:
-    """Return a cell that says whether an effect is significant, or that it has too few units for an interval.
+    """Return a cell that says whether an effect is significant, or that there is too little evidence for an interval.
 
-    The cell is such as `significant, p = 0.031` or `too few frameworks for an interval`.
+    The text is such as `significant, p = 0.031` or `too few frameworks for an interval`. The tone is `good` if the
+    effect is significant, else `quiet`.
     """
     if estimate.significant is None:
         return Cell(f"too few {_units_of(estimate)} for an interval", "quiet")

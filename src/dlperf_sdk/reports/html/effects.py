@@ -55,9 +55,9 @@ def estimate_effects(cases: Sequence[Case], factors: Sequence[str] = ()) -> tupl
     """Return the effects of factors, with intervals and p-values adjusted for the number of effects.
 
     A level of a factor is compared with the factor's default, or with the most frequent level if no case has the
-    default; of two numbers, the larger is divided by the smaller. Levels without a pair of cases that differ in
-    nothing else have no effect. The effects are ordered by the unit of the throughput, then by factor. There are none
-    with more than `MOST_CASES` cases.
+    default. If the levels are numbers, the throughput with the larger one is divided by that with the smaller one.
+    Levels without a pair of cases that differ in nothing else have no effect. The effects are ordered by the unit of
+    the throughput, then by factor. If there are more than `MOST_CASES` (2000) cases, the result is empty.
 
     Args:
         cases: The cases of a report, in which the runs of each case are merged into one.

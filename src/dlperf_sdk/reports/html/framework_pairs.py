@@ -29,11 +29,12 @@ def section(
     rankings: Sequence[Ranking],
     printed_names: Mapping[str, str] = MappingProxyType({}),
 ) -> Section:
-    """Return the section with a row for each pair of comparable implementations, or variants of a model.
+    """Return the section with a row for each pair of comparable implementations, or of variants of a model.
 
-    It lists up to 2000 pairs from rankings, with the leading cases among them, then all pairs of variants in one
-    framework, and a paragraph on the ways in which throughputs are estimated. If no ranking has more than one pair, the
-    section has no items, because it would repeat the rankings.
+    First come the pairs of cases in a ranking. At most 2000 of these are listed: pairs of two frameworks are preferred,
+    and among them those of leading cases. Then come all pairs of variants of a model in one framework. A paragraph
+    explains the estimators of throughputs. If there are no more pairs than rankings, the section has no items, because
+    it would repeat the rankings.
 
     Args:
         cases: All cases of the report.

@@ -34,8 +34,11 @@ def page(history: History, links: Mapping[str, str] = _NO_LINKS, parent: Cell | 
 
     Args:
         history: The case's history, with at least one run. Without a valid run there is no plot and no level.
-        links: Name of a run → relative address of the report on it. A run without one is not linked.
-        parent: Link to the page that lists the cases; None if there is none.
+        links: Name of a run → relative address of the report on it. A run that is not in the mapping has no link.
+        parent: Cell with the link to the page that lists the cases; None if there is no such page.
+
+    Raises:
+        ValueError: The history has no run.
     """
     levels = (attrs.evolve(levels_table(history), title=""),) if history.valid else ()
     plots: tuple[Item, ...] = (_plot(history),) if history.valid else ()

@@ -24,7 +24,8 @@ def section(cases: Sequence[Case], out_of_memory: Sequence[tuple[str, str]] = ()
 
     Args:
         cases: All cases of a report.
-        out_of_memory: Statements of the source on cases that ran out of memory, each with its document and line.
+        out_of_memory: (text, place) of each statement of the source on cases that ran out of memory; the place is its
+            document and line.
     """
     series: dict[tuple[str, str, str, int], set[TopologySpec]] = {}
     for model in {case.facts.get("model") for case in cases}:

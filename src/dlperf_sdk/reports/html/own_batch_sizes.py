@@ -19,7 +19,7 @@ _PAGE_ROWS = 14
 
 
 def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
-    """Return a folded table that compares the fastest case of each precision with that of the default precision.
+    """Return a folded table that compares the fastest case of each precision with the fastest of the default precision.
 
     The two cases of a row differ in precision and batch size, perhaps in loss scaling, and in nothing else. So their
     ratio is the effect of the precision and of the batch size together. The tuple has that one table; it is empty if

@@ -42,7 +42,7 @@ _WHERE_DIFFERENT: dict[str, Callable[[Result], str]] = {
 def names(results: Sequence[Result]) -> list[str]:
     """Return a name for each result, in their order: its case with the batch size per device.
 
-    If several results have the same case, the last six characters of its id follow.
+    If several results have the same name, the last six characters of the result's id are appended to each.
     """
     bare = [f"{labels.title(result)} · batch {labels.batch_size(result.spec)}" for result in results]
     counts = Counter(bare)

@@ -69,8 +69,8 @@ def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]], limits: Mapp
 
     Args:
         workloads: Workloads with their series, from `series_of`.
-        limits: `id` of each series that its data loader limits → the faster case as text, from `find_loader_limits`
-            for all series.
+        limits: `id(series)` of each series that its data loader limits → the faster case as text, as
+            `find_loader_limits` returns it for all series.
     """
     curves = [curve for _, series in workloads for curve in series]
     names = _names_without_workload(curves)

@@ -40,8 +40,9 @@ class Series:
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     """Return the series of a workload that have at least two numbers of devices.
 
-    Series with most devices come first, among these the fastest. A single device without a strategy belongs to the
-    series of every strategy.
+    A series has the cases that differ in topology only, and in `strong` also in batch size. A case on a single device,
+    which has no strategy, is in the series of every strategy. Series with most devices come first, among these the
+    fastest.
 
     Args:
         workload: The workload with its cases.
@@ -68,14 +69,17 @@ def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
 
 
 def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
-    """Find the series that are limited by their data loader: `id` of the series → the faster case, as text.
+    """Find the series that are limited by their data loader.
 
     The loader limits a series if the same case is more than 5 % faster with another loader, everything else equal. The
-    series are compared on their largest topology. The text has the efficiency of the fastest such case, if it is known,
-    and its loader.
+    series are compared on their largest topology.
 
     Args:
-        curves: All series of the report.
+        curves: All series of the report, each with at least one point.
+
+    Returns:
+        `id(series)` of each limited series → text on the fastest such case, with its efficiency, if that is known, and
+        its loader: `95.1% with dali, loader workers 8`.
     """
     groups: dict[tuple[str, ...], list[Series]] = {}
     for curve in curves:

@@ -28,8 +28,8 @@ def summary_items(
 
     Args:
         workloads: Workloads with their series, from `series_of`.
-        limits: `id` of each series that its data loader limits → the faster case as text, from `find_loader_limits`
-            for all series.
+        limits: `id(series)` of each series that its data loader limits → the faster case as text, as
+            `find_loader_limits` returns it for all series.
     """
     rows = rows_of(workloads, limits)
     if len(rows) < 2:

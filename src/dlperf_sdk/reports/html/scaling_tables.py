@@ -68,7 +68,7 @@ def numbers_table(
 
 
 def describe(series: Sequence[Series], drawn: Sequence[Series], unit: str) -> str:
-    """Return two sentences on a scaling plot: its number of lines and devices, and the highest throughput.
+    """Return two sentences, as one text, on a scaling plot: its lines and numbers of devices, and the top throughput.
 
     The throughput is the highest of all series, drawn or not.
 
@@ -97,16 +97,16 @@ def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
 def describe_efficiency(
     series: Sequence[Series], drawn: Sequence[Series], limits: Collection[int] = ()
 ) -> str:
-    """Return sentences on the best and worst efficiency on the largest topology that two series share.
+    """Return two sentences, as one text, on the best and worst efficiency on the largest topology of two series.
 
-    A topology counts if it has several devices, and at least two series that their data loaders do not limit. A
-    limited series is not ranked: its efficiency is that of the loader. Without such a topology, only the meaning of
-    the numbers is stated.
+    The topology must have several devices, and at least two series that their data loaders do not limit. A limited
+    series is not ranked: its efficiency is that of the loader. Without such a topology, the text is the first sentence
+    only, on the meaning of the numbers.
 
     Args:
         series: All series.
         drawn: The series that the plot draws.
-        limits: `id` of each series that its data loader limits.
+        limits: `id(series)` of each series that its data loader limits.
     """
     by_topology: dict[tuple[int, int], list[tuple[float, Series]]] = {}
     for curve in series:

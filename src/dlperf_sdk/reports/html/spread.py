@@ -39,15 +39,18 @@ class Value:
 def plots(values: Sequence[Value], name: str, unit: str, title: str, at_most: int) -> list[Plot]:
     """Return plots of a number per case, with the largest value first in each.
 
-    More than `MAX_VALUES` values are divided by facet, and a facet that is still larger into pages. Values that are
-    alone in their facet share one plot.
+    Up to `MAX_VALUES` (36) values are one plot. More values are divided by their `facet`, with a plot for each facet. A
+    facet with more than `MAX_VALUES` values has several plots. Values that are alone in their facet share one plot.
 
     Args:
         values: The values, at least one.
         name: Name of the quantity, for the axis.
         unit: Unit of the values, without a prefix such as `G`.
         title: Title of the plots; facet and page are appended.
-        at_most: Maximum number of plots; values beyond are not plotted.
+        at_most: Maximum number of plots. The values that do not fit into them are not plotted.
+
+    Raises:
+        ValueError: There is no value.
     """
     if len(values) <= MAX_VALUES:
         return [_plot(values, name, unit, title)]
@@ -105,7 +108,8 @@ def _plot(values: Sequence[Value], name: str, unit: str, title: str) -> Plot:
 def distributions(groups: dict[str, list[float]], scale: Scale, axis: str, title: str) -> Plot:
     """Return a plot with a box per group of step values, in the order of the groups.
 
-    Of more than `MAX_VALUES` groups, only those with the most values are drawn, in descending order of this number.
+    If there are more than `MAX_VALUES` (36) groups, only the `MAX_VALUES` groups with most values are drawn, in
+    descending order of their numbers of values.
 
     Args:
         groups: Name of each group → its values, one per step, at least one; in the scale's original unit, such as s.

@@ -20,7 +20,10 @@ from dlperf_sdk.results.result import Result
 def lede(results: Sequence[Result]) -> str:
     """Return a sentence on the models, frameworks and topologies of the results, and on the days of measurement.
 
-    It is plain text; the template escapes it. There must be at least one result.
+    It is plain text; the template escapes it.
+
+    Raises:
+        IndexError: There is no result.
     """
     specs = [result.spec for result in results]
     frameworks = join_names(dict.fromkeys(spec.framework for spec in specs))
