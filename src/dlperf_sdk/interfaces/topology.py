@@ -202,6 +202,9 @@ class Topology(ABC):
 
         Args:
             job: The case and its bundle, which need not exist.
+
+        Raises:
+            Unavailable: The launcher's options do not suffice for the job, such as too few hosts.
         """
 
     def script(self, job: Job) -> str | None:
@@ -232,15 +235,16 @@ class Topology(ABC):
 
     @abstractmethod
     def launch(self, job: Job) -> AbstractContextManager[Iterator[bytes]]:
-        """Start the agents, and return a context manager whose value is the stream of agent 0, line by line.
+        """Return a context manager that runs the agents; its value yields the lines of agent 0's stream.
 
-        The iterator ends when agent 0 ends. Leaving the context ends all agents: it returns when every reachable
-        agent has ended, and the others end themselves. A node that cannot start its agent writes an event `ended`
-        to the stream. The stream may contain lines that are not events; readers ignore these.
+        The agents are started on entering the context. The iterator yields each line as bytes, with or without its line
+        feed, and ends when agent 0 ends. Leaving the context ends all agents: it returns when every reachable agent has
+        ended, and the others end themselves. If a node cannot start its agent, the stream has an event `ended`. The
+        stream may contain lines that are not events; readers ignore these.
 
         Args:
             job: The case, and its bundle, which exists.
 
         Raises:
-            Unavailable: The launcher cannot place the job. Raised by the call or on entering the context.
+            Unavailable: The launcher cannot place the job; on calling the method or on entering the context.
         """

@@ -63,7 +63,8 @@ class CommandLauncher(Topology):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Return a context manager that runs the commands on this machine; its value yields agent 0's stream by lines.
 
-        On exit, it closes the standard input of the commands, which ends the agents.
+        Each line is bytes without its line feed. The commands are started on entering the context. On exit, their
+        standard input is closed, which ends the agents.
 
         Args:
             job: The case, and its bundle, which exists.

@@ -21,6 +21,8 @@ def launch_events(
 ) -> Generator[dict[str, Any], None, None]:
     """Launch a job and yield agent 0's events, as dicts, up to `ended`; closing the iterator ends all agents.
 
+    The job is launched when the first event is requested.
+
     Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events `waiting`,
     whose `text` names the reason; an event with the same text as the one before is left out. The function itself makes
     the event `ended`, with a failure of the kind `lost-node`, if the stream ends without it, or is silent for too long:

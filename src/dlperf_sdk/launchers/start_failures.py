@@ -22,8 +22,9 @@ def explain_start_failure(
 ) -> Iterator[bytes]:
     """Yield the lines of agent 0's stream; if no agent started, add an event `ended` with the reason.
 
-    The reason comes from the standard error in the event `diagnostics`. If that shows none, nothing is added. If the
-    message of an event `ended` of a lost node shows a missing Python, an event that names this Python replaces it.
+    The reason comes from the standard error in the event `diagnostics`. If it shows no reason, nothing is added. If an
+    event `ended` reports a lost node, and its message shows that `python` is missing there, the event is replaced by
+    one that says so.
 
     Args:
         lines: The lines of the stream.

@@ -23,7 +23,7 @@ class Communication(Measurer):
         """Return `exchanged-bytes`, the bytes per device and step, and `bus-bandwidth` in B/s.
 
         `measured` holds the repeats of one case. The result is empty unless every repeat measured the exchange of
-        gradients alone.
+        gradients alone, the part `communication`.
         """
         sizes = [metrics.exchanged_bytes(repeat) for repeat in measured.repeats]
         if not sizes or None in sizes:

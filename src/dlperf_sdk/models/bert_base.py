@@ -214,10 +214,11 @@ class BertBase(Model):
         )
 
     def optimizer(self, options: BertBaseOptions, global_batch_size: int) -> Optimizer:
-        """Return AdamW, with the same learning rate for every global batch size: it is published for 256 sequences.
+        """Return AdamW, with the same learning rate for every global batch size.
 
-        `options` holds the model's options, from which learning rate, weight decay and `clip_norm` are taken; a
-        `clip_norm` of 0 means no clipping. `global_batch_size` is not used.
+        The default rate is the published one for 256 sequences. `options` holds the model's options, from which the
+        learning rate, the weight decay and `clip_norm` are taken; a `clip_norm` of 0 means no clipping.
+        `global_batch_size` is not used.
         """
         return Optimizer(
             kind="adamw",

@@ -53,14 +53,15 @@ def distances_by_name(
     expected: Mapping[str, Fingerprint],
     usual: Mapping[str, Fingerprint] | None = None,
 ) -> dict[str, float]:
-    """Return the relative distance of each array that is in both mappings, by name, in the order of `expected`.
+    """Return name → relative distance for each array that is in both mappings, in the order of `expected`.
 
     The distance is ‖a - b‖ / ‖b‖ for an actual array a and an expected array b, estimated from their fingerprints.
 
     Args:
         actual: Name of an array → its fingerprint.
         expected: Name of an array → its expected fingerprint.
-        usual: Name of an array → fingerprint whose norm replaces that of `expected` if it is larger.
+        usual: Name of an array → fingerprint whose norm replaces ‖b‖ if it is larger; may lack arrays. None: no norm is
+            replaced.
     """
     norms = {name: fingerprint[0] for name, fingerprint in (usual or {}).items()}
     return {
@@ -75,7 +76,9 @@ Pairs = Iterable[tuple[Mapping[str, Fingerprint], Mapping[str, Fingerprint]]]
 
 
 def largest_distances(pairs: Pairs) -> dict[str, float]:
-    """Return the largest relative distance of each array over the replicas, by name, in the order of the mappings.
+    """Return name → largest relative distance over the replicas, for each array that is in both mappings of a replica.
+
+    The arrays are in the order of the expected fingerprints.
 
     Args:
         pairs: For each replica, the actual and the expected fingerprints, both as name of an array → fingerprint.

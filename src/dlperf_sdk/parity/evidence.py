@@ -207,6 +207,8 @@ def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Compari
 def describe_parity_run(plan: Plan, registry: Registry) -> str:
     """Return a phrase about the parity run of a case, or `none: ` and the reason why it has none. Nothing is started.
 
+    The phrase has the case of the reference, its number of steps, and its samples per device.
+
     Args:
         plan: The plan of the case.
         registry: The plugins.

@@ -106,10 +106,10 @@ def build(
     case: Mapping[str, Any] | None = None,
     parity: Request | None = None,
 ) -> Bundle:
-    """Write the bundle of a request: a zip archive that only its owner can read, since it holds the agents' secret.
+    """Write the bundle of a request, and return its path, its digest and the names of its files.
 
-    Bytecode for this Python lies beside the sources, so that processes on a node need not compile them. Another Python
-    ignores it.
+    The file is a zip archive that only its owner can read, since it holds the agents' secret. Bytecode for this Python
+    lies beside the sources, so that processes on a node need not compile them. Another Python ignores it.
 
     Args:
         request: The request for the nodes, which the file `request.json` holds.

@@ -31,7 +31,7 @@ class Group:
         return f"dlperf_sdk.{self.name}"
 
     def interface(self) -> type[Any]:
-        """Import and return the class that the group's plugins implement; `object` if any object may be one."""
+        """Import and return the class that the group's plugins implement; `object` if any object may be a plugin."""
         if self.path is None:
             return object
         module, _, name = self.path.partition(":")

@@ -86,10 +86,10 @@ def sort_topologies(topologies: Iterable[TopologySpec]) -> list[TopologySpec]:
 
 
 def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, str]:
-    """Return the outcome of a comparison with the prescribed protocol, and the differences as text.
+    """Return a cell with the outcome of a comparison with the prescribed protocol, and the differences as text.
 
-    The text names the numbers that differ and those that are not stated, such as `10 warm-up steps instead of 20`. It
-    is empty if the protocol is as prescribed.
+    The text is one line with the numbers that differ and those that are not stated, separated by semicolons, such as
+    `10 warm-up steps instead of 20`. It is empty if the protocol is as prescribed.
 
     Args:
         stated: The protocol of a figure, as far as its source states it.

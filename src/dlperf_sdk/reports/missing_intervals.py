@@ -13,7 +13,10 @@ from dlperf_sdk.worker.estimate import median, median_interval, standard_deviati
 
 
 def explain_missing(case: Case) -> str:
-    """Return the reason why the throughput of a case has no interval; empty if it has one."""
+    """Return the reason why the throughput of a case has no interval, as a clause; empty if it has one.
+
+    The clause is such as `it was measured once`.
+    """
     known, repeats = len(case.repeats), case.protocol.repeats
     if known and median_interval(case.repeats) is not None:
         return ""
@@ -37,8 +40,9 @@ def spread(repeats: Sequence[float]) -> float | None:
 def tabulate_missing(cases: Sequence[Case]) -> Table:
     """Return a table with the number of cases that have an interval, and of those that lack one, by reason.
 
-    The cases are counted by framework, version, implementation and reason. The rows are sorted by framework, version
-    and implementation; columns without content are left out.
+    A row has the number of cases of one framework, version and implementation that have an interval, or that lack one
+    for the same reason. The rows are sorted by framework, version and implementation; columns without content are left
+    out.
     """
     names = ("framework", "framework_version", "implementation")
     counts = Counter(

@@ -19,10 +19,10 @@ from dlperf_sdk.spec.data_source import DATA_SOURCES
 def compare_with_published(results: Sequence[Result], collection: Collection) -> list[Block]:
     """Return a heading, a table of results and published figures of the same cases, and notes.
 
-    The table has a row for each result, followed by rows for the collection's figures of the same framework, model,
+    The table has a row for each result; after it come rows for the collection's figures of the same framework, model,
     topology and precision. Notes state what else differs between a result and a figure. If such a difference rules out
-    a comparison, the ratio has a question mark. A result without a valid throughput, or without such a figure, is not
-    in the table: a paragraph names it. Without rows, there is no table and no notes.
+    a comparison, the ratio has a question mark. For each result without a valid throughput or without such a figure,
+    there is a paragraph instead of rows. Without rows, there is no table and no notes.
     """
     rows: list[tuple[Cell | str, ...]] = []
     notes: list[str] = []

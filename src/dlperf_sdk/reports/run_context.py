@@ -21,8 +21,9 @@ _ENVIRONMENTS = {
 def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
     """Return pairs of a label and a text or cell on the context of a result.
 
-    The pairs are about the environment, its variables, the machines, facts of the workers, settings that differ from
-    the requested ones, notes, and the time of the run. Secret values are not shown.
+    The pairs are, in this order, about the environment, its variables, the machines, facts of the workers, settings
+    that differ from the requested ones, notes, labels, the time of the run, and its directory. What is unknown has no
+    pair. Several pairs may have the same label. Secret values are not shown.
 
     Args:
         result: The result.

@@ -59,9 +59,9 @@ def overlap(first: Sequence[tuple[float, float]], second: Sequence[tuple[float, 
 def self_times(intervals: Iterable[Interval]) -> dict[str, tuple[int, float]]:
     """Return a dict from each name to the number of its intervals and their total self time, in the unit of the times.
 
-    At every moment, a track's time counts for the interval that started last among those that have not ended. For
-    intervals that nest, this is the duration without that of the intervals inside. The self times of a track always
-    add up to the length of its union.
+    At every moment, a track's time counts for one of its intervals: of those that have not ended, the one that started
+    last. So the self time of an interval is its duration without the time of the intervals inside it. The self times of
+    a track add up to the length of the union of its intervals.
     """
     tracks: dict[object, list[Interval]] = {}
     for interval in intervals:

@@ -152,8 +152,9 @@ class Joined(Topology):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Return a context manager that has the first process of each node start an agent.
 
-        Its value yields agent 0's stream by lines. On exit, it ends all agents. `job` is the case and its bundle, which
-        exists.
+        The value of the context manager yields agent 0's stream by lines, as bytes without their line feeds. After
+        entering the context, the agents are started as soon as all processes have joined. On exit, all agents are
+        ended. `job` is the case and its bundle, which exists.
 
         Raises:
             Unavailable: This process is not rank 0 of a job that was joined.

@@ -154,9 +154,10 @@ class Slurm(CommandLauncher):
     def launch(self, job: Job) -> Iterator[Iterator[bytes]]:
         """Return a context manager that runs a step of the surrounding allocation, or submits a job if there is none.
 
-        Its value yields agent 0's stream by lines. If Slurm ends the allocation or the job, the last event of the
-        stream names the reason. On exit, the context manager ends the step, or cancels the job. `job` is the case and
-        its bundle, which exists.
+        The step is started, or the job submitted, on entering the context. The value yields agent 0's stream by lines,
+        as bytes with or without their line feeds. If Slurm ends the allocation or the job, the last event of the stream
+        names the reason. On exit, the context manager ends the step, or cancels the job. `job` is the case and its
+        bundle, which exists.
 
         Raises:
             Unavailable: Slurm rejects the job, or does not answer, or srun cannot be executed.

@@ -92,9 +92,10 @@ def batch_script(step: Sequence[str], linger_seconds: int, bundle: bytes) -> str
 
 @contextmanager
 def submit(job: Job, step: Sequence[str]) -> Iterator[Iterator[bytes]]:
-    """Return a context manager that submits a job; its value yields agent 0's stream by lines.
+    """Return a context manager that submits a job; its value yields agent 0's stream by lines, as `follow_job` does.
 
-    On exit, it cancels the job, and waits until Slurm has ended the job, at most `STOP_TIMEOUT` (10) seconds.
+    The job is submitted on entering the context. On exit, it is canceled, and the context manager waits until Slurm has
+    ended the job, at most `STOP_TIMEOUT` (10) seconds.
 
     Args:
         job: The case and its bundle.

@@ -28,8 +28,9 @@ class Forecast:
     def rows(self, scale: Scale) -> list[dict[str, Any]]:
         """Return two rows for the plot `line_charts.scaling`: the last measured point, and the predicted interval.
 
-        Both have `series`, `devices`, `forecast_low`, `forecast_high`, and `line`, which is False; if the prediction
-        has a point forecast, they have `forecast`. The second row has `topology` and texts for the tooltip as well.
+        Both rows have the keys `series`, `devices`, `forecast_low`, `forecast_high` and `line` (False). With a point
+        forecast, both have `forecast`. In the first row, these forecasts are the measured throughput. The second row
+        also has the texts `topology` and `interval` and, with a point forecast, `shown`.
 
         Args:
             scale: Scale of the plot's throughputs. The values are in its unit.
