@@ -145,8 +145,8 @@ class Model(ABC):
     def data_sources(self, options: Any) -> frozenset[str]:
         """Return the names of the data sources that can feed the model, such as `synthetic` and `images`.
 
-        A source can feed the model if it provides the model's inputs, and the model has the option that the source
-        needs, if it needs one.
+        A source can feed the model if it provides all inputs of the model. A source that needs an option of the model
+        can feed only models that have this option.
 
         Args:
             options: The model's options, an instance of its class attribute `Options`.

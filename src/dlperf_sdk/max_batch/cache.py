@@ -15,7 +15,10 @@ from dlperf_sdk.errors import DlperfError, Unavailable
 
 
 def directory() -> Path:
-    """Return the cache's directory: `largest` in DLPERF_CACHE_DIR, or else in the user's cache. It need not exist.
+    """Return the cache's directory, which need not exist.
+
+    It is the folder `largest` in the directory DLPERF_CACHE_DIR or, if that variable is not set, in the folder `dlperf`
+    of the user's cache.
 
     Raises:
         Unavailable: The user has no cache directory.

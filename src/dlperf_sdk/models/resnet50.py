@@ -132,7 +132,7 @@ class ResNet50(Model):
     def parameters(self, options: ResNet50Options) -> tuple[Parameter, ...]:
         """Return the trainable parameters, in the order of the forward pass.
 
-        For each convolution, these are its weight, and the weight and bias of its batch norm; at last, the weight and
+        For each convolution, these are its weight, and the weight and bias of its batch norm; finally, the weight and
         bias of the linear layer `fc`. Weight decay applies only to the weights of convolutions and of `fc`.
         The names are torchvision's. `options` holds the model's options.
         """

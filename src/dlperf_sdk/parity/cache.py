@@ -33,8 +33,9 @@ class CacheEntry:
 def directory() -> Path | None:
     """Return the cache's directory, and create it if it is missing; None if it cannot be created, or is not private.
 
-    It is `parity` in DLPERF_CACHE_DIR, or else in the user's cache. It must belong to this user and not be
-    writable by others: whoever could write there could forge evidence.
+    It is the folder `parity` in the directory DLPERF_CACHE_DIR or, if that variable is not set, in the folder `dlperf`
+    of the user's cache. It is private if it belongs to this user and others cannot write to it: whoever could write
+    there could forge evidence.
     """
     return folders.private_cache("parity")
 

@@ -134,8 +134,9 @@ class Registry:
     def load(self, group: str, name: str) -> Any:
         """Return the instance of a plugin.
 
-        The first call imports and instantiates the plugin's class; later calls return the same instance. An observer or
-        a preset need not be a class; any other object is returned as it is. It also needs no `name`.
+        The first call imports and instantiates the plugin's class; later calls return the same instance. Observers and
+        presets need no attribute `name`, and may be registered as another object than a class, which is returned as it
+        is.
 
         Args:
             group: A key of `GROUPS`.

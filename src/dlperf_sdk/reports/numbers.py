@@ -79,8 +79,8 @@ class Scale:
 def scale(value: float, unit: str) -> Scale:
     """Return the unit and the number of decimals that suit a value, as a `Scale`.
 
-    The value then has four significant digits, or three below 1. A whole number of steps, or without a unit, has no
-    decimals; a percentage has at most four.
+    With these decimals, the value has four significant digits, or three if it is below 1 in the returned unit. A whole
+    number has no decimals if `unit` is `steps` or empty. A percentage has at most four decimals.
 
     Args:
         value: The value in `unit`.

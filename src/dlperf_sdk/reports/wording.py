@@ -50,9 +50,9 @@ def format_name(fact: str) -> str:
 
 
 def describe_strategy(name: str, printed_names: Mapping[str, str]) -> str:
-    """Return the name that a published source has for a strategy, then ours in parentheses: `replicated (all_reduce)`.
+    """Return a strategy's name in a published source, then that in dlperf-sdk: `replicated (all_reduce)`.
 
-    Without a name of the source, it is our name alone.
+    If the source has no name for the strategy, the text is the name in dlperf-sdk alone.
 
     Args:
         name: Name of the strategy in dlperf-sdk.

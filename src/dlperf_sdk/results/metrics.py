@@ -81,7 +81,7 @@ def input_rate(repeat: Repeat, batch_size: int) -> float | None:
 
     Threads or sender processes fill a trainer's queue with batches. The time in which they wait for room in the queue
     does not count. The rate is unknown if a trainer has no queue, or if no time was spent on its batches inside the
-    window.
+    window. Without records it is 0.
 
     Args:
         repeat: The finished repeat.

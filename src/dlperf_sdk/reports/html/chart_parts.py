@@ -105,7 +105,11 @@ def have_intervals(rows: Rows) -> bool:
 
 
 def devices_axis(rows: Rows) -> altair.X:
-    """Return a horizontal, logarithmic axis of the field `devices` of the rows; there must be at least one row."""
+    """Return a horizontal, logarithmic axis of the field `devices` of the rows.
+
+    Raises:
+        IndexError: There is no row.
+    """
     return sizes_axis(rows, "devices", "devices")
 
 
@@ -113,9 +117,12 @@ def sizes_axis(rows: Rows, field: str, title: str) -> altair.X:
     """Return a horizontal, logarithmic axis with a tick at each distinct value of a field.
 
     Args:
-        rows: Rows, at least one, all with the field.
+        rows: Rows, all with the field.
         field: Name of the field, whose values are positive numbers.
         title: Title of the axis.
+
+    Raises:
+        IndexError: There is no row.
     """
     import altair as alt
 

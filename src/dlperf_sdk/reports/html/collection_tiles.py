@@ -36,8 +36,11 @@ def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]
     Without a ranking, tiles with the scaling efficiency and the cost of real data take the place of the fastest.
 
     Args:
-        collection: The collection, with at least one figure.
+        collection: The collection of published figures.
         ranked: The rankings of its figures; may be empty.
+
+    Raises:
+        ValueError: The collection has no figure.
     """
     return (
         *(fastest_tiles(ranked, 3) or _tiles_without_ranking(cases(collection.figures))),
@@ -47,10 +50,13 @@ def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]
 
 
 def describe_extent(measured: Sequence[Case]) -> str:
-    """Return sentences on the largest topology of all cases, and on the largest batch size of each model.
+    """Return two sentences as one text: on the largest topology of all cases, and on each model's largest batch size.
 
     Args:
-        measured: The cases, at least one.
+        measured: The cases.
+
+    Raises:
+        IndexError: There is no case.
     """
     largest = sort_topologies(case.topology for case in measured)[-1]
     batches: dict[str, int] = {}

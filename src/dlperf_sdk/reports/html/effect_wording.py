@@ -171,7 +171,8 @@ def _describe_batches(*sides: set[int]) -> str:
 def describe_shared_facts(estimate: Effect) -> str:
     """Return the facts that are equal in all pairs of an effect and differ among its cases, as text; empty without any.
 
-    Only precision, batch size, clipping, hardware, topology and data source are considered.
+    The facts are separated by commas, such as `amp-bf16, batch size 64`. Only precision, batch size, clipping,
+    hardware, topology and data source are considered.
     """
     shared = _find_shared(estimate)
     return ", ".join(format_fact(name, shared[name]) for name in _SHOWN if shared.get(name) is not None)

@@ -13,16 +13,20 @@ _LEVEL_COLOR = COLORS[1]
 def history(rows: Rows, y_title: str, x_title: str, *, over_time: bool) -> dict[str, Any]:
     """Return the Vega-Lite document of a history: throughput over time or over the order of runs.
 
-    The rows are not changed. Without the extra `report`, the function raises a `ModuleNotFoundError`.
+    The rows are not changed.
 
     Args:
-        rows: A row per valid run, at least one, in order. A row has `at` (the start in UTC as text, or the position of
+        rows: A row per valid run, in order. A row has `at` (the start in UTC as text, or the position of
             the run, counted from 1), `value` (the throughput), `level` (the throughput of its level) and `segment`
             (the number of its level). `size` (the throughput with its unit), `place` (the start, version or label),
             `run` (the name of the run) and `differs` (its versions and labels) are texts for the tooltip.
         y_title: Title of the vertical axis.
         x_title: Name of the order of the runs, for the horizontal axis; not used with `over_time`.
         over_time: True if `at` is a time.
+
+    Raises:
+        ModuleNotFoundError: The extra `report` is not installed.
+        ValueError: There is no row.
     """
     import altair as alt
 

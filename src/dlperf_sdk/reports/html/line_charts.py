@@ -25,12 +25,15 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     """Return the Vega-Lite document of throughput over devices, both logarithmic. Thin lines are perfect scaling.
 
     Args:
-        rows: Rows, at least one, with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+        rows: Rows with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
             throughput), and `line`, which is True where the line goes through the point. A row may have the interval
             as `low` and `high`, and the throughput of perfect scaling as `ideal`. A row of a prediction has
             `forecast_low` and `forecast_high` instead of `value`, and `forecast` if there is a point forecast. `shown`
             and `interval` are texts for the tooltip.
         unit: Unit of the throughputs, for the title of the axis.
+
+    Raises:
+        IndexError: There is no row.
     """
     import altair as alt
 
@@ -62,9 +65,12 @@ def efficiency(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of scaling efficiency over devices, with a thin line at 100 %.
 
     Args:
-        rows: Rows, at least one, with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+        rows: Rows with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
             efficiency in percent), and `line`, which is True where the line goes through the point. `shown` and
             `interval` are texts for the tooltip, of which a row may lack either.
+
+    Raises:
+        IndexError: There is no row.
     """
     import altair as alt
 
@@ -80,9 +86,12 @@ def speedup(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of speedup over devices, both logarithmic. A thin line is perfect scaling.
 
     Args:
-        rows: Rows, at least one, with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+        rows: Rows with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
             speedup), and `line`, which is True where the line goes through the point. `shown` and `interval` are texts
             for the tooltip, of which a row may lack either.
+
+    Raises:
+        IndexError: There is no row.
     """
     import altair as alt
 
@@ -105,11 +114,14 @@ def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
     """Return the Vega-Lite document of a line per series over a size on a logarithmic axis.
 
     Args:
-        rows: Rows, at least one, with `series` (its name), `at` (the size, a positive number), `value` (the quantity
+        rows: Rows with `series` (its name), `at` (the size, a positive number), `value` (the quantity
             on the vertical axis) and `line` (True where the line goes through the point). A row may have the interval
             as `low` and `high`. `shown` and `interval` are texts for the tooltip.
         x_title: Title of the horizontal axis.
         y_title: Title of the vertical axis.
+
+    Raises:
+        IndexError: There is no row.
     """
     import altair as alt
 

@@ -73,9 +73,12 @@ def describe(series: Sequence[Series], drawn: Sequence[Series], unit: str) -> st
     The throughput is the highest of all series, drawn or not.
 
     Args:
-        series: All series, at least one.
+        series: All series.
         drawn: The series that the plot draws, at least one.
         unit: Unit of the throughputs, without a prefix.
+
+    Raises:
+        ValueError: There is no series.
     """
     points = [(curve, point) for curve in series for point in curve.points]
     counts = sorted({point.merged.case.topology.devices for curve in drawn for point in curve.points})
