@@ -94,8 +94,8 @@ def _names(path: Path, descriptor: int) -> bool:
 def list_holders(path: Path) -> list[int]:
     """Return the sorted ids of the running processes that hold a lock on a file, according to `/proc/locks`.
 
-    This table of the kernel names the process that took the lock. If this process has ended, and a child still holds
-    the lock, the list is empty. It is also empty if the file does not exist or the table cannot be read.
+    This table of the kernel names the process that took the lock. The list is empty if that process has ended, also if
+    a child of it still holds the lock. It is also empty if the file does not exist or the table cannot be read.
     """
     try:
         inode = path.stat().st_ino

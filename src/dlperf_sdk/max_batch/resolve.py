@@ -88,9 +88,9 @@ def resolve_max_batch(
         deadline: A time on the monotonic clock, in seconds, at which the search fails with a timeout.
 
     Returns:
-        The spec with the size; a failure, or None if a size was found; and a sentence for the result's notes that
-            describes the search.
-        With a failure, the batch size is `accumulation`, the smallest that the case can have.
+        The spec with the size that was found or, after a failure, with `accumulation`, the smallest batch size that the
+        case can have; the failure, or None if a size was found; and a sentence that describes the search, for the notes
+        of the result.
 
     Raises:
         UsageError: The case is invalid.

@@ -158,10 +158,12 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
 
 
 def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
-    """Return the evidence of a finished attempt of a parity run; store it in the cache unless `run` forbids it.
+    """Return the evidence of a finished attempt of a parity run.
+
+    The evidence is stored in the cache if `run.cacheable` is True and the outcome is not `fail`.
 
     Args:
-        run: The run. Its evidence is stored if `run.cacheable` is True and the outcome is not `fail`.
+        run: The run.
         attempt: The event `attempt-ended`: its `records` or `failure`, and the workers' log events under `logs`.
 
     Returns:

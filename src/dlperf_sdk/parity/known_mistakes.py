@@ -25,7 +25,7 @@ def list_followed_mistakes(
 ) -> tuple[str, ...]:
     """Return the names of the known mistakes whose trajectories the run follows, the nearest first, at most three.
 
-    A run follows a trajectory if its distance from it is at most `FOLLOWS` tolerances. If replicas synchronize,
+    A run follows a trajectory if its distance from it is at most `FOLLOWS` (3) tolerances. If replicas synchronize,
     training each replica alone is one of the known mistakes.
 
     Args:

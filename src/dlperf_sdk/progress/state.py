@@ -118,7 +118,7 @@ class Advance:
         self._enter("start", now)
 
     def record_step(self, phase: str, step: int, now: float) -> None:
-        """Record a report of a worker on its progress. If its phase is new, the phase begins at the time `now`.
+        """Record a report of a worker on its progress. If `phase` is not the current phase, it begins now.
 
         Args:
             phase: The phase of the worker.

@@ -160,8 +160,8 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
 
     Raises:
         Unsupported: The plugin does not declare the part. Or the part is `input`, and the data source has no input. Or
-            the part is `communication`, and no collective synchronizes gradients. Or the part replaces
-            the spec's strategy or data source by another one, which the plugin does not offer.
+            the part is `communication`, and no collective synchronizes gradients. Or the part replaces the
+            spec's strategy or data source by another one, which the plugin does not offer.
     """
     part, executed = PARTS[spec.part], spec.executed
     if part.name not in framework.capabilities.parts:

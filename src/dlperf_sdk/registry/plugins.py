@@ -257,7 +257,8 @@ class Registry:
         """Return every installed measurer, loaded, sorted by name, without those of private distributions.
 
         Raises:
-            DuplicatePlugin, PluginError: Two measurers have the same name, or one cannot be used.
+            DuplicatePlugin: Two measurers have the same name.
+            PluginError: A measurer cannot be loaded.
         """
         return tuple(self.load("measurers", name) for name in self.names("measurers"))
 

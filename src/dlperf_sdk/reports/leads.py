@@ -161,7 +161,7 @@ def count_intervals(rankings: Sequence[Ranking]) -> str:
 
 
 def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
-    """Return sentences on how many leads have an interval, and on the meaning of the colors in a table of rankings.
+    """Return a line of sentences on how many leads have an interval, and on the colors in a table of rankings.
 
     Args:
         table: The table of the rankings, whose cells with a lead have `×`. Only the colors that it uses are explained.

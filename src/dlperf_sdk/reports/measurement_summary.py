@@ -106,7 +106,7 @@ def describe_check(stated: StatedProtocol, prescribed: Protocol) -> tuple[Cell, 
 def describe_protocols(
     figures: Sequence[PublishedFigure], prescribed: Protocol, disagreements: Sequence[Disagreement]
 ) -> str:
-    """Return sentences on the prescribed protocol, and on how many figures follow it.
+    """Return a line of sentences on the prescribed protocol, and on how many figures follow it.
 
     They also state how many figures break it, in which ways, and how many do not state their protocol in full.
 

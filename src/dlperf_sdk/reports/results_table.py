@@ -50,9 +50,9 @@ class Group:
 def pages(results: Sequence[Result]) -> list[Block]:
     """Return a heading and a table of results for each workload, and paragraphs on how the workloads differ.
 
-    Workloads that differ in one size only, such as the batch size, form a sweep in a single table. The records of
-    up to `WITH_RECORDS` results are read, to check them for contradictions. Attributions of step times and summaries of
-    traces follow, where results have them. Without results there are no blocks.
+    Workloads that differ in one size only, such as the batch size, form a sweep in a single table. If there are at
+    most `WITH_RECORDS` (60) results, their records are read to check them for contradictions. Attributions of step
+    times and summaries of traces follow, where results have them. Without results there are no blocks.
     """
     groups = group_by_workload(results)
     contradictions = list_contradictions_by_result(results)

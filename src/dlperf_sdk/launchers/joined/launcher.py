@@ -141,7 +141,7 @@ class Joined(Topology):
             crew.exit_code = code
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the command of each node's agent, as its words, for display.
+        """Return the command of each node's agent, as its words, in the order of the nodes, for display.
 
         `HOSTS` replaces the addresses, and `BOOTSTRAP` the agent's program. `job` is the case and its bundle, which
         need not exist.

@@ -186,10 +186,12 @@ def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -
 
 
 def listening_address(seat: Seat, option: str, environ: Mapping[str, str]) -> str:
-    """Return the address at which the other nodes reach this node, the node of rank 0.
+    """Return the address in digits at which the other nodes reach this node, the node of rank 0.
 
-    A node's own name often stands for its loopback address, which other nodes cannot use. In that case, return the
-    first address of this node that is not a loopback address. An address in digits is returned unchanged.
+    The name or address that `address_of_controller` returns is looked up first, then this node's own name. A node's
+    name often stands for its loopback address, which other nodes cannot use. Such an address is skipped unless the user
+    gave it. If nothing is left, the result is the first address of a network interface that is not a loopback address.
+    For a job on one node, it is `127.0.0.1` unless the user gives another one.
 
     Args:
         seat: The place of this process, rank 0, in the job.

@@ -51,8 +51,8 @@ def section(workloads: Sequence[Workload], estimates: Sequence[Effect] = ()) -> 
 
     Args:
         workloads: The workloads with their cases.
-        estimates: Effects that the report estimates. A difference between the two levels of such an effect counts as
-            compared there.
+        estimates: Effects that the report estimates. A difference between the two levels of such an effect is marked
+            `only in Effects` instead of `not comparable`.
     """
     items = [
         item

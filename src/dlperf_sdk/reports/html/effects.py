@@ -76,7 +76,8 @@ def section(
 ) -> Section:
     """Return the section on effects: answers, ratios by topology, a plot, and every pair.
 
-    It has no items if there is no effect. With more than `MOST_CASES` cases it only says that there are too many.
+    It has no items if there is no effect. With more than `MOST_CASES` (2000) cases, it only says that these are too
+    many.
 
     Args:
         cases: The cases of the report, in which the runs of each case are merged into one.

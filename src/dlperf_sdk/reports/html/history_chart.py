@@ -16,10 +16,10 @@ def history(rows: Rows, y_title: str, x_title: str, *, over_time: bool) -> dict[
     The rows are not changed.
 
     Args:
-        rows: A row per valid run, in order. A row has `at` (the start in UTC as text, or the position of
-            the run, counted from 1), `value` (the throughput), `level` (the throughput of its level) and `segment`
-            (the number of its level). `size` (the throughput with its unit), `place` (the start, version or label),
-            `run` (the name of the run) and `differs` (its versions and labels) are texts for the tooltip.
+        rows: A row per valid run, in order. A row has `at` (the start in UTC as text, or the position of the run,
+            counted from 1), `value` (the throughput), `level` (the throughput of the run's level) and `segment` (the
+            number of that level). `size` (the throughput with its unit), `place` (the start, version or label), `run`
+            (the name of the run) and `differs` (its versions and labels) are texts for the tooltip.
         y_title: Title of the vertical axis.
         x_title: Name of the order of the runs, for the horizontal axis; not used with `over_time`.
         over_time: True if `at` is a time.

@@ -48,8 +48,9 @@ def page(
 ) -> Page:
     """Return the report on results. Sections without content are left out.
 
-    The records of up to `WITH_RECORDS` results are read, to check them for contradictions, and those of results whose
-    steps are plotted. A result with a contradiction is in no ranking and no plot of throughputs.
+    If there are at most `WITH_RECORDS` (60) results, their records are read to check them for contradictions. In any
+    case, the records of results whose steps are plotted are read. A result with a contradiction is in no ranking and no
+    plot of throughputs.
 
     Args:
         results: The results, at least one.

@@ -22,7 +22,7 @@ def section(results: Sequence[Result], collection: Collection) -> Section:
 
     A result's figures are those of the same framework, model, topology and precision; notes state what else differs.
     Results without such a figure or without a valid throughput have no row: a folded list names the first hundred of
-    them. Only the first `MAX_RESULTS` results are compared.
+    them. Only the first `MAX_RESULTS` (500) results are compared.
     """
     items: list[Item] = []
     unmatched: list[Item] = []

@@ -16,7 +16,7 @@ MAX_WORKLOADS = 40
 
 
 def section(workloads: Sequence[Workload]) -> Section:
-    """Return the section on throughput, with plots of the first `MAX_WORKLOADS` workloads.
+    """Return the section on throughput, with plots of the first `MAX_WORKLOADS` (40) workloads.
 
     Of several workloads, one is shown at a time; a paragraph counts those that are not plotted. Without workloads, the
     section has no items.
@@ -37,7 +37,7 @@ def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -
 
     Args:
         parts: Title and items of each plotted workload; may be empty.
-        count: Number of all workloads. If it exceeds `MAX_WORKLOADS`, a paragraph at the end states by how many.
+        count: Number of all workloads. If it exceeds `MAX_WORKLOADS` (40), a paragraph at the end states by how many.
     """
     items: list[Item] = list(parts[0][1]) if len(parts) == 1 else []
     if len(parts) > 1:

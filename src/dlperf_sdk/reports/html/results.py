@@ -149,7 +149,8 @@ def _interval(metric: Metric | None, scales: Mapping[str, Scale]) -> Cell:
 def list_details(results: Sequence[Result], outcomes: Sequence[Cell]) -> Section:
     """Return the section with the whole report on each result, in their order. The results' records are read.
 
-    With more than `DETAILED` results, the section only names the command that shows a report, and no records are read.
+    With more than `DETAILED` (60) results, the section only names the command that shows a report, and no records are
+    read.
 
     Args:
         results: The results.

@@ -60,7 +60,7 @@ def write_site(
     """Write the site on a store's results to a directory, and return its size.
 
     The files are `index.html`, `cases/KEY.html` for each case, `runs/RUN.html` for each reported run, the script of
-    the plots, and `MARKER`. A run that cannot be loaded or redacted has no report.
+    the plots, and `MARKER` (`.dlperf-site`). A run that cannot be loaded or redacted has no report.
 
     Args:
         store: The store with the results.
