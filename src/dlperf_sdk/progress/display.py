@@ -169,10 +169,13 @@ class Lines:
         """Print the current phase and its progress.
 
         A phase is printed when it begins, and warm-up and measurement every ten seconds while they last. Nothing is
-        printed for the phases `ready`, `verify`, `teardown` and `done`. A run must have started.
+        printed for the phases `ready`, `verify`, `teardown` and `done`.
 
         Args:
             before: The phase in the report before the current one.
+
+        Raises:
+            AssertionError: No run has started.
         """
         advance = self.advance
         assert advance is not None
@@ -190,7 +193,10 @@ class Lines:
     def describe_activity(self) -> str:
         """Return the activity of the run as text, such as `measuring, step 40 of 100, about 312.5 img/s`.
 
-        The step and the throughput are left out where they are not known. A run must have started.
+        The step and the throughput are left out where they are not known.
+
+        Raises:
+            AssertionError: No run has started.
         """
         assert self.advance is not None
         return describe_activity(self.advance)
@@ -305,6 +311,8 @@ class LiveDisplay(Lines):
 
 def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
     """Return the display of a run's progress on a console, which is an observer and a context manager.
+
+    A `LiveDisplay` is drawn from entering the context until leaving it, and then erased. `Lines` need no context.
 
     Args:
         console: The console.

@@ -73,7 +73,7 @@ def release(case: Case) -> tuple[str, str, str]:
 
 
 def older_releases(all_cases: Iterable[Case]) -> set[tuple[str, str, str]]:
-    """Return the releases of some cases that are older than another of the same framework and model among them.
+    """Return those releases of the cases that are not the newest of their framework and model.
 
     A release is (framework, model, version), as `release` returns it. Versions are compared by the numbers in them.
     """

@@ -192,7 +192,7 @@ def loss_falls(
     learning-rate policy `warmup`, whose first rates are close to zero.
 
     Args:
-        repeats: The finished repeats, at least one.
+        repeats: The finished repeats; without any, the verdict is `pass`.
         learning_rate_policy: `constant` or `warmup`.
         strategy: Name of the strategy, one of `STRATEGIES`.
 

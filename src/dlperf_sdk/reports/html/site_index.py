@@ -18,8 +18,11 @@ def index_page(histories: Sequence[History], unreadable: Sequence[tuple[str, str
     """Return the first page, with a row per history, a row per change (newest first), and the unreadable results.
 
     Args:
-        histories: The histories, each with at least one run.
+        histories: The histories.
         unreadable: (name, reason) of each run that cannot be read; the first hundred are listed.
+
+    Raises:
+        ValueError: A history has no run.
     """
     count = sum(len(history.runs) for history in histories)
     states = [_state(history) for history in histories]
