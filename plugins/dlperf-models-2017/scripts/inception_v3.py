@@ -108,9 +108,10 @@ class Network:
         self.means: list[Tensors] = [{} for _ in range(replicas)]
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return batch norm without gamma of x, in the shape of x, and store the running means in `means`.
+        """Return batch norm without gamma of x, (replicas, B, C, H, W), in the same shape; set the means in `means`.
 
-        Each replica has its own statistics, unless the variant's `synchronized` is True.
+        `name` is the layer's name in the manifest. Each replica has its own statistics, unless the variant's
+        `synchronized` is True.
         """
         over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
         mean = x.mean(over, keepdim=True)
@@ -126,10 +127,11 @@ class Network:
         return self.v.stored((x - mean) / (variance + self.v.epsilon).sqrt() + shift)
 
     def layer(self, at: str, x: torch.Tensor, stride: int = 1, padded: bool = True) -> torch.Tensor:
-        """Return convolution, batch norm and ReLU of x.
+        """Return the output of a layer for x: convolution, batch norm and ReLU.
 
-        For the convolution, the replicas are folded into the batch. `stride` is the convolution's; with `padded`, zeros
-        pad each side by half the kernel's size, rounded down.
+        Activations are (replicas, B, C, H, W). `at` is the layer's name in the manifest. `stride` is the step of the
+        kernel in both directions, in pixels. With `padded`, zeros pad each side by half the kernel's size, rounded
+        down; otherwise there is no padding.
         """
         weight = self.p[f"{at}.conv.weight"]
         pad = [side // 2 for side in weight.shape[2:]] if padded else [0, 0]
@@ -141,19 +143,22 @@ class Network:
     def chain(self, at: str, x: torch.Tensor, *layers: int) -> torch.Tensor:
         """Return the output of several layers of a branch, one after the other, each with stride 1, for the input x.
 
-        `at` is the name of the branch in the manifest, such as `mixed.8.1`. `layers` are the numbers of its layers,
-        which follow in the manifest: its layer 2 is `mixed.8.1.2`.
+        Activations are (replicas, B, C, H, W). `at` is the name of the branch in the manifest, such as `mixed.8.1`.
+        `layers` are the numbers of its layers, which follow in the manifest: its layer 2 is `mixed.8.1.2`.
         """
         for number in layers:
             x = self.layer(f"{at}.{number}", x)
         return x
 
     def reduced(self, at: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the output of the layer `at` for x with stride 2 and without padding."""
+        """Return the output of the layer `at`, a name in the manifest, for x with stride 2 and without padding.
+
+        Activations are (replicas, B, C, H, W).
+        """
         return self.layer(at, x, 2, False)
 
     def average(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the mean over 3×3 positions around each position, in the shape of x.
+        """Return the mean over the 3×3 positions around each position of x, (replicas, B, C, H, W), in the same shape.
 
         Padding does not count, unless the variant's `counts_padding` is True.
         """
@@ -161,11 +166,17 @@ class Network:
         return self.v.stored(counted).unflatten(0, x.shape[:2])
 
     def maximum(self, x: torch.Tensor, stride: int) -> torch.Tensor:
-        """Return the maximum over 3×3 positions; `stride` is 1, with padding by one, or 2, without padding."""
+        """Return the maximum of x, (replicas, B, C, H, W), over windows of 3×3 positions.
+
+        `stride` is the step of the windows: 1, which pads each side by one and keeps the shape, or 2, without padding.
+        """
         return functional.max_pool2d(x.flatten(0, 1), 3, stride, 2 - stride).unflatten(0, x.shape[:2])
 
     def module_a(self, at: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the output of one of the first three modules, in the height and width of x."""
+        """Return the output of one of the first three modules for x, in the height and width of x.
+
+        Activations are (replicas, B, C, H, W). `at` is the module's name in the manifest, such as `mixed.0`.
+        """
         return joined(
             self.chain(f"{at}.0", x, 0),
             self.chain(f"{at}.1", x, 0, 1),
@@ -174,7 +185,10 @@ class Network:
         )
 
     def module_b(self, at: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the output of the fourth module, in about half the height and width of x."""
+        """Return the output of the fourth module for x, in about half the height and width of x.
+
+        Activations are (replicas, B, C, H, W). `at` is the module's name in the manifest, `mixed.3`.
+        """
         return joined(
             self.reduced(f"{at}.0.0", x),
             self.reduced(f"{at}.1.2", self.chain(f"{at}.1", x, 0, 1)),
@@ -182,7 +196,10 @@ class Network:
         )
 
     def module_c(self, at: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the output of one of the modules five to eight, in the height and width of x."""
+        """Return the output of one of the modules five to eight for x, in the height and width of x.
+
+        Activations are (replicas, B, C, H, W). `at` is the module's name in the manifest, such as `mixed.4`.
+        """
         return joined(
             self.chain(f"{at}.0", x, 0),
             self.chain(f"{at}.1", x, 0, 1, 2),
@@ -191,7 +208,10 @@ class Network:
         )
 
     def module_d(self, at: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the output of the ninth module, in about half the height and width of x."""
+        """Return the output of the ninth module for x, in about half the height and width of x.
+
+        Activations are (replicas, B, C, H, W). `at` is the module's name in the manifest, `mixed.8`.
+        """
         return joined(
             self.reduced(f"{at}.0.1", self.chain(f"{at}.0", x, 0)),
             self.reduced(f"{at}.1.3", self.chain(f"{at}.1", x, 0, 1, 2)),
@@ -199,9 +219,10 @@ class Network:
         )
 
     def module_e(self, at: str, x: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
-        """Return the output of one of the last two modules, in the height and width of x.
+        """Return the output of one of the last two modules for x, in the height and width of x.
 
-        `pooled` is x after the pool of the module's last branch, in the shape of x.
+        Activations are (replicas, B, C, H, W). `at` is the module's name in the manifest, such as `mixed.9`. `pooled`
+        is x after the pool of the module's last branch, in the shape of x.
         """
         return joined(
             self.chain(f"{at}.0", x, 0),
@@ -211,15 +232,16 @@ class Network:
         )
 
     def split(self, at: str, x: torch.Tensor) -> list[torch.Tensor]:
-        """Return the outputs of the layers 0 and 1 of `at` for x, in this order.
+        """Return a list of the outputs of two parallel layers for the same input x, (replicas, B, C, H, W).
 
-        If the variant's `exchanged` is True, the order is reversed.
+        Their names in the manifest are `at` with `.0` and `.1` appended; the outputs are in this order. If the
+        variant's `exchanged` is True, the order is reversed.
         """
         parts = [self.chain(at, x, number) for number in (0, 1)]
         return parts[::-1] if self.v.exchanged else parts
 
     def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return the output of a linear layer: x (replicas, B, features) → (replicas, B, classes)."""
+        """Return the output of the linear layer `name` for x: (replicas, B, features) → (replicas, B, classes)."""
         product = self.v.product(lambda a, b: a @ b.T, x.flatten(0, 1), self.p[f"{name}.weight"])
         return self.v.stored(product + self.p[f"{name}.bias"]).unflatten(0, x.shape[:2])
 

@@ -20,12 +20,12 @@ def plan_with_horovod(cluster: Cluster) -> List[Process]:
     """Return a rendezvous server on node 0 and a trainer per device, as `horovodrun` would start them.
 
     The variables `HOROVOD_…` of each process give addresses, ranks and sizes. HOROVOD_HOSTNAME is only a name by which
-    the trainers of a node find each other, so nodes may share a machine. With n devices on node 0, the server takes the
-    port of that node with the index n.
+    the trainers of a node find each other, so nodes may share a machine. The server listens on the port `ports[n]` of
+    node 0, where n is the number of node 0's devices.
 
     Args:
-        cluster: All nodes of the case. `interface` of a node is the network interface that its trainers use; it may be
-            empty only if there is one node, which then uses `lo`.
+        cluster: All nodes of the case. The trainers of a node use its network interface, `interface`. If that is empty,
+            they use `lo`, which reaches no other machine.
 
     Returns:
         The server, then the trainers in the order of their ranks.
@@ -119,7 +119,7 @@ def facts(hvd: Any, device: str) -> Dict[str, str]:
         device: The kind of device, such as `cpu` or `cuda`.
 
     Returns:
-        A dict: `horovod_version`; and `transport`, which is `nccl` for `cuda` if Horovod was built with it, else
+        A dict: `horovod_version`; and `transport`, which is `nccl` for `cuda` if Horovod was built with NCCL, else
         `gloo`.
     """
     import horovod

@@ -32,10 +32,13 @@ class InputCounts(NamedTuple):
     """Number of batches in a queue after one was put in, summed over all batches."""
 
     def changes_since(self, earlier: "InputCounts") -> Dict[str, Any]:
-        """Return a dict of the differences of `batches`, `seconds` and `depth` from earlier counts, for the record.
+        """Subtract earlier counts from these counts, and return the differences for the record.
 
         Args:
             earlier: Counts of the same queues, taken earlier.
+
+        Returns:
+            A dict with the keys `batches`, `seconds` and `depth`.
         """
         return {name: getattr(self, name) - getattr(earlier, name) for name in self._fields}
 
@@ -147,8 +150,8 @@ class Runtime:
         """Return observed facts for the record as JSON values; called after the program has run.
 
         Returns:
-            A dict with at least `framework_version`, and further facts on devices, libraries, threads and transport.
-            The base class returns an empty dict.
+            By default, an empty dict. A plugin's dict has `framework_version`, and further facts on devices, libraries,
+            threads and transport, under names of its choice.
         """
         return {}
 
@@ -333,7 +336,9 @@ class Trainer:
         return None
 
     def take(self, batch: Any) -> Step:
-        """Return the labels and the number of samples of a batch without training on it; the part `input` measures it.
+        """Return the labels and the number of samples of a batch, without training on it.
+
+        If the request's part of a step is `input`, this is called in place of `step`.
 
         Args:
             batch: A batch that `canonical_batch` returned or `batches` yielded.

@@ -47,8 +47,8 @@ class JpegImages(Dataset):
         Each image is cropped and mirrored at random. The random numbers depend on the seed, the replica and the draw.
 
         Args:
-            keys: For each image, the number of samples that the replica has drawn before, and the index of the sample,
-                as `data.draws` yields them.
+            keys: A pair for each image, as `data.draws` yields them: the number of samples that the replica has drawn
+                before, and the index of the sample.
 
         Returns:
             A dict of `image`, float32 (B, 3, H, W) or (B, H, W, 3) as the dataset's layout requires, and `label`, int64
@@ -69,14 +69,16 @@ class JpegImages(Dataset):
         return lay_out(batch, self.layout)
 
     def read(self, path: str, chance: random.Random) -> Any:
-        """Return one image, cropped, resized and mirrored: a Pillow image in RGB, or an array (H, W, 3) of uint8.
+        """Return one image, cropped, resized and mirrored, with the size of the model's input `image`.
 
-        H and W are the height and width of the model's input `image`. Any exception that this raises becomes a
-        DataError of `batch`.
+        Any exception that this raises becomes a DataError of `batch`.
 
         Args:
             path: Path of the JPEG.
             chance: Generator that draws the crop and the reflection; it advances.
+
+        Returns:
+            A Pillow image in RGB. A subclass may instead return a NumPy array (height, width, 3) of uint8.
         """
         return augment(decode(path), self.width, self.height, chance)
 
@@ -123,10 +125,10 @@ def augment(image: Any, width: int, height: int, chance: random.Random) -> Any:
 
 
 def normalize(pixels: numpy.ndarray) -> numpy.ndarray:
-    """Return images minus ImageNet's mean, divided by its standard deviation, per channel.
+    """Subtract ImageNet's mean from each channel of images, and divide by ImageNet's standard deviation.
 
     Args:
-        pixels: Bytes (B, H, W, 3), RGB.
+        pixels: The images, (B, H, W, 3), RGB: uint8 from 0 to 255.
 
     Returns:
         A float32 array (B, 3, H, W): a view of a new array whose memory is in the order (B, H, W, 3).

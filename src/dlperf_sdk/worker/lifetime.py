@@ -33,7 +33,7 @@ def die_with(parent: int) -> None:
 
 
 def handle_termination(handler: Callable[..., Any]) -> None:
-    """Install a handler for SIGTERM, and for SIGHUP unless it is ignored, as under nohup.
+    """Install a handler for SIGTERM, and for SIGHUP unless this process ignores SIGHUP, as under nohup.
 
     Args:
         handler: A signal handler, as `signal.signal` takes it.
@@ -47,7 +47,7 @@ def handle_termination(handler: Callable[..., Any]) -> None:
 
 
 def exit_on_termination() -> None:
-    """Raise SystemExit(1) in the main thread at the first SIGTERM or SIGHUP, and unblock both signals.
+    """Install handlers that raise SystemExit(1) in the main thread at the first SIGTERM or SIGHUP; unblock both.
 
     Later signals have no effect: several programs may each send one, and the second must not interrupt the removal of
     a directory. If SIGHUP is ignored when this is called, as under nohup, it stays ignored.
@@ -67,9 +67,9 @@ def exit_on_termination() -> None:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of descendants whose own parent ends, so that `children` returns them. Linux only.
+    """Make this process the parent of descendants whose own parent ends, so that `children` returns them.
 
-    On other systems, nothing happens.
+    Only Linux can do this; elsewhere this call does nothing.
     """
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
@@ -106,5 +106,5 @@ def skip_finalization() -> None:
 
 
 def needs_finalization() -> bool:
-    """Return True if the interpreter must be finalized at exit: `skip_finalization` was not called."""
+    """Return True if this process has not called `skip_finalization`, so that the interpreter must be finalized."""
     return not _skips

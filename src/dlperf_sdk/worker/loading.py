@@ -40,8 +40,8 @@ class Dataset:
         """Return the batch of some samples: the model's inputs by name, each a NumPy array (len(keys), …).
 
         Args:
-            keys: For each row, the number of samples that the replica has drawn before, and the index of the sample, as
-                `data.draws` yields them.
+            keys: A pair for each row, as `data.draws` yields them: the number of samples that the replica has drawn
+                before, and the index of the sample.
 
         Raises:
             DataError: A sample cannot be read.
@@ -77,7 +77,9 @@ class TokenArrays(Dataset):
         }
 
     def batch(self, keys: Keys) -> Dict[str, numpy.ndarray]:
-        """Return the samples that `keys` names: for each input by name, a new array (len(keys), …) of its dtype.
+        """Return the samples that `keys` names: a dict from the input's name to a new array (len(keys), …).
+
+        The arrays have the data types of the model's inputs.
 
         Args:
             keys: One pair per row, as `data.draws` yields them: a number that is not used, and the index of a sample.
@@ -142,7 +144,11 @@ class BatchFeed:
         return None
 
     def close(self) -> None:
-        """End the threads or processes that prepare the batches; no batch can be taken afterwards."""
+        """End the threads or processes that prepare the batches; no batch can be taken afterwards.
+
+        Raises:
+            NotImplementedError: The subclass does not implement it.
+        """
         raise NotImplementedError("a feed of batches implements close()")
 
     def __iter__(self) -> "BatchFeed":
@@ -183,12 +189,13 @@ class Loader(BatchFeed):
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
         """Start the framework's loaders; return an iterable over `dataset[keys]` for all `keys` of `draws`, in order.
 
-        An item of the iterable may be a DataError in place of a batch; `next()` of this object raises it.
+        A framework's loader implements this. An item of the iterable may be a DataError in place of a batch; the
+        loader's `next()` then raises the DataError.
 
         Args:
-            dataset: The samples; indexing it returns a batch, a dict of NumPy arrays by the input's name, or a
-                DataError.
-            draws: The keys of the batches, without end.
+            dataset: The samples; indexing it with the keys of a batch returns the batch, a dict of NumPy arrays by the
+                input's name, or a DataError.
+            draws: An endless iterable over the keys of the batches: a list of pairs (draw, sample) for each batch.
             request: The case.
 
         Returns:
@@ -222,9 +229,9 @@ class ThreadLoader(Loader):
         closed, batches that no thread has begun are not made.
 
         Args:
-            dataset: The samples; indexing it returns a batch, a dict of NumPy arrays by the input's name, or a
-                DataError.
-            draws: The keys of the batches, without end.
+            dataset: The samples; indexing it with the keys of a batch returns the batch, a dict of NumPy arrays by the
+                input's name, or a DataError.
+            draws: An endless iterable over the keys of the batches: a list of pairs (draw, sample) for each batch.
             request: Not used.
         """
         pool = ThreadPoolExecutor(self.workers)

@@ -27,7 +27,7 @@ def remove_limit() -> None:
 
 
 def address_space_limit() -> Optional[int]:
-    """Return the bytes of address space that `ulimit -v` leaves this process and its children; None without a limit."""
+    """Return this process's limit of its address space in bytes, as set by `ulimit -v`; None without a limit."""
     count = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if count == resource.RLIM_INFINITY else count
 

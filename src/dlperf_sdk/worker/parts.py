@@ -149,6 +149,6 @@ def open_part(task: "Task") -> Part:
             trainer.
 
     Raises:
-        Unsupported: There is no such part, or the trainer does not support it.
+        Unsupported: The request names an unknown part, or the trainer does not support the part.
     """
     return look_up("part of a step", task.request.part, PARTS)(task)

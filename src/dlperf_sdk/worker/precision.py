@@ -26,16 +26,16 @@ def name_precision(
     """Return the name of the precision that stores weights and computes products in these data types.
 
     Args:
-        precisions: The framework's table: name → types.
+        precisions: The precisions that the framework's plugin supports, by name.
         weights: The types in which the weights of convolutions and linear layers are stored: the framework's objects,
             or their names. A type may occur several times.
         products: The types that convolutions and matrix products return, in the same form.
         tf32: True if float32 products may be rounded to TF32.
 
     Returns:
-        The precision's name; for types that are not in the table, the name of the product's type. With several types,
-        the names of all combinations of weight and product, sorted and joined with "+". Empty if `weights` or
-        `products` is empty.
+        The name of the precision in `precisions` that has these types; if none has them, the name of the product's
+        type. With several types, the different names for all combinations of weight and product, sorted and joined with
+        "+". An empty text if `weights` or `products` is empty.
     """
     names = {(known.weights, known.products, known.tf32): name for name, known in precisions.items()}
     weight_names = {_type_name(dtype) for dtype in weights}

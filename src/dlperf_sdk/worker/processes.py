@@ -52,7 +52,9 @@ class Cluster(NamedTuple):
         return sum(len(node.devices) for node in self.nodes)
 
     def device_of(self, replica: int) -> str:
-        """Return the identifier of a replica's device, such as `cpu:0` or a GPU's UUID; a placeholder if it is unknown.
+        """Return the identifier of a replica's device, such as `cpu:0` or a GPU's UUID.
+
+        If the device is unknown, the result is a placeholder such as `<device 0 of node 3>`.
 
         Args:
             replica: The replica's global index.
@@ -148,10 +150,14 @@ def list_processes(cluster: Cluster, strategies: Mapping[str, ProcessFunction]) 
 
 
 def names_of(processes: List[Process]) -> List[str]:
-    """Return the names of a case's processes for logs and messages, in their order: `rank-0`, …, and `service-0`, ….
+    """Return a name for each process of a case, for logs and messages, in the order of `processes`.
 
     Args:
-        processes: All processes of the case; services are counted over all nodes.
+        processes: All processes of the case.
+
+    Returns:
+        A list with `rank-R` for the trainer of rank R, and `service-N` for the service with the number N. Services are
+        numbered from 0 in their order, over all nodes.
     """
     names: List[str] = []
     services = 0
@@ -167,7 +173,8 @@ def names_of(processes: List[Process]) -> List[str]:
 def port_count(devices: int) -> int:
     """Return how many free ports a node with `devices` devices gets: three per device and four more.
 
-    The last `devices` of them are for the senders of a data source, and no plugin's function gets them.
+    The last `devices` of them are for the senders of a data source. A plugin's function that lists the processes gets
+    only the others.
     """
     return 3 * devices + 4
 

@@ -46,7 +46,7 @@ class Progress:
     def read(self) -> Tuple[str, int]:
         """Return the phase, one of `PHASES`, and the number of steps taken in it; called in the agent and the worker.
 
-        An impossible phase in the file counts as the first or the last one.
+        If the index of the phase in the file is negative, the first phase is returned; if it is too large, the last.
         """
         return PHASES[min(max(self.counters[0], 0), len(PHASES) - 1)], self.counters[1]
 

@@ -205,8 +205,8 @@ def resolve(reference: str) -> Any:
 
     Raises:
         ImportError: The module cannot be imported. Other exceptions of the module's code pass through, too.
-        AttributeError: The module has no such attribute.
-        ValueError: The reference names no module.
+        AttributeError: The module has no such attribute, or the reference has no colon.
+        ValueError: There is nothing before the colon.
     """
     module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)

@@ -72,8 +72,8 @@ class TrainerHooks(Trainer):
 
         Args:
             name: The parameter's name in the manifest, `Request.parameters`.
-            parameter: The framework's object for the parameter, from the mapping that `load_canonical_weights` was
-                given.
+            parameter: The framework's object for the parameter: the value under `name` in the argument of
+                `load_canonical_weights`.
             values: float32 in the manifest's shape and layout (convolutions OIHW, linear layers (out, in)), C order.
         """
         raise NotImplementedError("a framework's trainer implements assign()")

@@ -53,7 +53,7 @@ class ZmqFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """The counts that the sender reports of the batches that it has made, up to the last one taken here."""
+        """The sender's counts of the batches that it had made up to the last one taken here; zeros before the first."""
         return self._counts
 
     def close(self) -> None:

@@ -62,8 +62,8 @@ def address_of(request: Request, cluster: Cluster, node: int, replica: int) -> s
         replica: The replica's global index.
 
     Returns:
-        An endpoint of ZeroMQ. For `zmq` it is a socket file, relative to the working directory of a worker; for
-        `zmq-tcp` a port on 127.0.0.1.
+        An endpoint of ZeroMQ. For `zmq` it is a socket file such as `ipc://../../batches-3`, relative to the working
+        directory of a worker; for `zmq-tcp` a port on this node, such as `tcp://127.0.0.1:29400`.
 
     Raises:
         Unsupported: The data source is neither `zmq` nor `zmq-tcp`.
@@ -80,9 +80,8 @@ def _describe(arrays: Mapping[str, numpy.ndarray]) -> List[List[Any]]:
 def pack(batch: Batch) -> List[Any]:
     """Return the frames of the message for a batch: a header in JSON as bytes, then a NumPy array per input.
 
-    The arrays are in the order of `batch.arrays`, and the header has their names, data types and shapes.
-
-    An array is copied only if it is not contiguous.
+    The arrays are in the order of `batch.arrays`. An array is copied only if it is not contiguous. The header has the
+    names, data types and shapes of the arrays, and the batch's `counts` and `cpus`.
     """
     header = {"arrays": _describe(batch.arrays), "counts": list(batch.counts), "cpus": batch.cpus}
     return [json.dumps(header).encode("ascii"), *map(numpy.ascontiguousarray, batch.arrays.values())]

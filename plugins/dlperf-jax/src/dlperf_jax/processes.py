@@ -6,12 +6,11 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case, in the order of ranks: one trainer per device, or per node in one setting.
+    """Return the processes of a case, in the order of ranks: trainers only.
 
-    With the strategy `all_reduce` and the option `one_process_per_node`, there is one trainer per node.
-
-    With `all_reduce` and several trainers, each has the environment variables that `join_trainers` lists. On CPUs the
-    worker itself gives gloo its node's address. `cluster` describes the case and its nodes.
+    There is one trainer per node with the strategy `all_reduce` and the option `one_process_per_node`, else one per
+    device. With `all_reduce` and several trainers, each has the environment variables that `join_trainers` lists.
+    `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.
@@ -20,11 +19,11 @@ def processes(cluster: Cluster) -> List[Process]:
 
 
 def join_trainers(cluster: Cluster) -> List[Process]:
-    """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
+    """Describe the trainers of all nodes, in the order of ranks, with their environment variables.
 
-    With the option `one_process_per_node`, there is a trainer per node. The variables are JAX_COORDINATOR_ADDRESS,
-    JAX_NUM_PROCESSES and JAX_PROCESS_ID, and on GPUs NCCL_SOCKET_IFNAME if the node's network interface is known. A
-    single trainer has none of them. `cluster` describes the case and its nodes.
+    There is one trainer per device; with the option `one_process_per_node`, one per node. The variables are
+    JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, and on GPUs NCCL_SOCKET_IFNAME if the node's network
+    interface is known. A single trainer has none of them. `cluster` describes the case and its nodes.
     """
     trainers = one_per_node(cluster) if cluster.options["one_process_per_node"] else one_per_device(cluster)
     if len(trainers) == 1:

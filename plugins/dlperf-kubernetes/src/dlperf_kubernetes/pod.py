@@ -36,15 +36,17 @@ def _write(data: bytes) -> None:
 
 
 def main(bundle: str, hosts: str, timeout: str, *arguments: str) -> int:
-    """Run the agent of this pod's node until it ends; the variable JOB_COMPLETION_INDEX has the node's number.
+    """Run the agent of this pod's node, and wait until the agent ends.
 
-    The agent's standard error goes to a file, whose end is written as an event, because the logs of a pod mix both
-    streams. On node 0, the event `case` is written first. After SIGTERM, the agent is told to end.
+    The environment variable JOB_COMPLETION_INDEX has the node's number. The logs of a pod mix standard output and
+    standard error. Therefore the agent's standard error goes to a file, whose end is written to standard output as an
+    event when the agent has ended. On node 0, the event `case` is written first. A SIGTERM is passed on to the agent.
 
     Args:
         bundle: Path of the bundle's file.
         hosts: The names of the first two pods, joined by a comma; `127.0.0.1` if there is only one node.
-        timeout: Maximum seconds to wait until these names can be resolved, as text.
+        timeout: Maximum seconds to wait until these names can be resolved, as text. After that, the agent is started
+            anyway, and reports a name that is unknown.
         arguments: More arguments of the agent.
 
     Returns:

@@ -21,9 +21,9 @@ def join_trainers(cluster: Cluster) -> List[Process]:
     """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
     On CPUs the trainers are a ring: RING_ADDRESS is the address, HOST:PORT, at which a trainer listens, and RING_NEXT
-    that of the next trainer. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server, which runs in
-    the process of rank 0, and NCCL_SOCKET_IFNAME is the node's network interface, if that is known. `cluster` describes
-    the case and its nodes.
+    is the RING_ADDRESS of the next trainer. On GPUs, MASTER_ADDR and MASTER_PORT are the address of MegEngine's server,
+    which runs in the process of rank 0, and NCCL_SOCKET_IFNAME is the node's network interface, if that is known.
+    `cluster` describes the case and its nodes.
     """
     trainers = one_per_device(cluster)
     addresses = [

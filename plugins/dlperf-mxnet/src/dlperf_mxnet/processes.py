@@ -37,8 +37,8 @@ def processes(cluster: Cluster) -> List[Process]:
 def whole_nodes(cluster: Cluster) -> List[Process]:
     """Return a trainer per node, which owns all devices of its node, in the order of the nodes.
 
-    If a trainer owns several CPU devices, its environment variable `CPU_DEVICES` has their number. `cluster` describes
-    the case and its nodes.
+    If a trainer owns several CPU devices, its environment variable DLPERF_MXNET_CPU_DEVICES has their number. `cluster`
+    describes the case and its nodes.
     """
     trainers = one_per_node(cluster)
     if cluster.device != "cpu":

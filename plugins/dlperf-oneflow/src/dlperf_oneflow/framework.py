@@ -102,7 +102,8 @@ class OneFlow(Framework):
     def explain_refusal(self, spec: RunSpec, options: Any) -> str | None:
         """Return a sentence that says why the plugin refuses the case `spec`; None if it accepts it.
 
-        Refused are amp-fp16 on a CPU and in a graph, and the compiler graph with accumulation. `options` is not used.
+        Refused are the precision `amp-fp16` on a CPU or with the compiler `graph`, and the compiler `graph` with
+        several micro-batches per step. `options` is not used.
         """
         if spec.precision == "amp-fp16" and spec.device == "cpu":
             return (

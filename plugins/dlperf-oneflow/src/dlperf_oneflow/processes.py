@@ -22,9 +22,10 @@ def processes(cluster: Cluster) -> List[Process]:
 def join_trainers(cluster: Cluster) -> List[Process]:
     """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
-    OneFlow reads them when it is imported: MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, which counts the
-    ranks of a host, even if several nodes are on one host. On GPUs, CUDA_VISIBLE_DEVICES names all GPUs of the case on
-    the host, since OneFlow takes the GPU with the index LOCAL_RANK. `cluster` describes the case and its nodes.
+    OneFlow reads MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK when it is imported. LOCAL_RANK is the
+    number of a trainer on its host, counted over all nodes that share the host. On GPUs, CUDA_VISIBLE_DEVICES names all
+    GPUs of the case on the host, since OneFlow takes the GPU with the index LOCAL_RANK. `cluster` describes the case
+    and its nodes.
     """
     trainers = one_per_device(cluster)
     counters: DefaultDict[str, Iterator[int]] = defaultdict(count)

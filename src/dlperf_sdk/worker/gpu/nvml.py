@@ -208,12 +208,13 @@ class Nvml:
         return None if reasons is None else reasons.value
 
     def processes(self, device: Any) -> Optional[List[Tuple[int, Optional[int]]]]:
-        """Return the id, and the bytes of device memory in use, of each process that computes on the device.
+        """Return the processes that compute on a device, and the device memory that each of them uses.
 
-        The bytes are None if the driver does not report them. `device` is NVML's handle of a GPU.
+        `device` is NVML's handle of a GPU.
 
         Returns:
-            The pairs, in the driver's order; None if the list cannot be read.
+            A list with a pair (process id, bytes in use) per process, in the driver's order. The bytes are None if the
+            driver does not report them. The result is None if the list cannot be read.
         """
         name, types = "nvmlDeviceGetComputeRunningProcesses_v3", [c_void_p, c_void_p, c_void_p]
         room = 32

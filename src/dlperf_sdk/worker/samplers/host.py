@@ -31,8 +31,8 @@ class Sampler:
     def sample(self) -> List[_Sample]:
         """Return one sample of each series that can be read: (name, device, unit, kind, value).
 
-        The device is always `host`. `cpu-busy`, `cpu-idle` and `cpu-steal` are counters in `s`; `load` is a gauge with
-        the unit `1`, and `memory` one in `B`.
+        The device is always `host`. `cpu-busy`, `cpu-idle` and `cpu-steal` have the kind `counter` and the unit `s`.
+        `load`, with the unit `1`, and `memory`, with the unit `B`, have the kind `gauge`.
         """
         sampled: List[_Sample] = []
         readers: List[Callable[[], List[_Sample]]] = [self._processors, self._load, self._memory]

@@ -24,7 +24,7 @@ class Sampler:
         self._handles: List[Tuple[str, Any]] = []
 
     def open(self) -> bool:
-        """Open NVML; return True if it knows any of the node's devices. Otherwise close it, and return False."""
+        """Open NVML; return True if NVML knows any of the node's devices, else close NVML and return False."""
         self._nvml = Nvml.open(self._path) if self._uuids else None
         if self._nvml is None:
             return False
@@ -37,9 +37,9 @@ class Sampler:
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
         """Return one sample of each series that can be read: (name, the GPU's UUID, unit, kind, value).
 
-        `energy` is a counter in `J`. The gauges are `power` in `W`, `utilization` in `%`, `memory` in `B`, `clock` in
-        `MHz`, `temperature` in `C`; and `throttled`, `power-capped` and `processes` with the unit `1`. The list is
-        empty unless `open` returned True.
+        `energy` has the kind `counter` and the unit `J`. All other series have the kind `gauge`: `power` in `W`,
+        `utilization` in `%`, `memory` in `B`, `clock` in `MHz`, `temperature` in `C`; and `throttled`, `power-capped`
+        and `processes` with the unit `1`. The list is empty unless `open` returned True.
         """
         nvml = self._nvml
         if nvml is None:
@@ -64,7 +64,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Shut NVML down, if it is open; afterwards `sample` returns nothing."""
+        """Shut NVML down, if it is open; afterwards `sample` returns an empty list."""
         if self._nvml is not None:
             self._nvml.close()
         self._nvml, self._handles = None, []

@@ -51,8 +51,8 @@ class Sampler:
     def sample(self) -> List[Tuple[str, str, str, str, float]]:
         """Return one sample of each zone that can be read: ("energy", zone, "J", "counter", joules).
 
-        A zone is named `package-0`, `dram-0` and so on; the samples are sorted by it. Wrapped registers are taken into
-        account. The list is empty unless `open` returned True.
+        A zone is named `package-0`, `dram-0` and so on; the samples are sorted by the zone's name. The joules are those
+        since `open`, also if the hardware's register has wrapped around. The list is empty unless `open` returned True.
         """
         sampled = []
         for name in sorted(self._zones):
@@ -67,7 +67,7 @@ class Sampler:
         return sampled
 
     def close(self) -> None:
-        """Forget the zones that `open` found; afterwards `sample` returns nothing."""
+        """Forget the zones that `open` found; afterwards `sample` returns an empty list."""
         self._zones.clear()
 
 

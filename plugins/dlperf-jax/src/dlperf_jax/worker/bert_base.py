@@ -19,7 +19,7 @@ gelu = partial(jax.nn.gelu, approximate=False)
 
 
 def layer_norm(scope, name, x):
-    """Return the layer norm of x over its last axis, computed in float32, in x's type.
+    """Compute the layer norm of x over its last axis in float32, and return it in the type of x.
 
     `name` is the layer's name in the manifest; `scope`, a `Scope`, holds its weights.
 
@@ -34,10 +34,11 @@ def layer_norm(scope, name, x):
 
 
 def embed(scope, input_ids, segment_ids):
-    """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, integers (B, S), in the type of `scope`.
+    """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, integers (B, S).
 
     They are the sums of the embeddings of words, positions and segments, after layer norm and dropout. There are B
-    sequences of S tokens, and H features. `scope`, a `Scope`, holds the network's weights.
+    sequences of S tokens, and H features. `scope`, a `Scope`, holds the network's weights; the result has the type
+    `scope.dtype`.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the embeddings.
@@ -140,17 +141,17 @@ class BertBaseTrainer(JaxTrainer):
     def build(self, options):
         """Return the network: the function `bert` with the numbers of heads and layers that `options` gives.
 
-        It takes a `Scope`, `input_ids`, `segment_ids`, `attention_mask` and `masked_positions`, and returns a pair of
-        logits. `options` is a dict of the model's options, of which `heads` and `layers` are read. The weights in the
-        scope determine all other sizes.
+        The network takes a `Scope`, `input_ids`, `segment_ids`, `attention_mask` and `masked_positions`, and returns a
+        pair of logits. `options` is a dict of the model's options, of which `heads` and `layers` are read. The weights
+        in the scope determine all other sizes.
         """
         return partial(bert, heads=options["heads"], layers=options["layers"])
 
     def outputs(self, network, batch):
         """Return the network's logits for a micro-batch: a pair, of words (B · P, V), and of the next sentence (B, 2).
 
-        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, as a
-        function without its first argument, the `Scope`. `batch` is a dict from input name to array.
+        There are B sequences with P predictions each, and V word pieces. `network` is what `build` returned, with the
+        first argument, the `Scope`, already bound. `batch` is a dict from input name to array.
         """
         names = ("input_ids", "segment_ids", "attention_mask", "masked_positions")
         return network(*(batch[name] for name in names))

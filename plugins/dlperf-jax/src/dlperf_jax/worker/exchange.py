@@ -40,9 +40,10 @@ class TreeExchange(GradientExchange):
         }
 
     def read(self, replica):
-        """Yield a `Buffer` for each array of one replica, with its values widened to float32.
+        """Yield a `dlperf_sdk.worker.exchange.Buffer` for each array of one replica.
 
-        `replica` is the replica's index within this process, from 0.
+        Its `values` are converted to float32; its `bytes` are those of the array's own type. `replica` is the replica's
+        index within this process, from 0.
         """
         for name, array in self._arrays.items():
             values = self._replicas.read(array)[replica]

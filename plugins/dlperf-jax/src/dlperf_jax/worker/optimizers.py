@@ -14,9 +14,10 @@ scalers."""
 
 
 def optimizer_for(numbers, decays):
-    """Return an `optax.GradientTransformation` for the request's optimizer; its caller multiplies the updates by -rate.
+    """Return an `optax.GradientTransformation` for the request's optimizer.
 
-    It also clips the gradients' global norm if there is a `clip_norm`, and adds weight decay.
+    It clips the gradients' global norm if there is a `clip_norm`, and adds weight decay. It does not apply the learning
+    rate: multiply its updates by -rate before they are added to the weights.
 
     Args:
         numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
@@ -70,8 +71,8 @@ class LossScale:
     def initial_state(self):
         """Return the state before the first step: a dict of NumPy scalars.
 
-        `scale` is the loss scale, in float32. `good_steps` is the number of steps since the scale last changed, and
-        `skipped` the number of all skipped steps, both in int32.
+        The keys are `scale`, the loss scale, in float32; `good_steps`, the number of steps since the scale last
+        changed; and `skipped`, the number of all skipped steps. The last two are int32.
         """
         scale = FIRST_SCALE if self._is_dynamic else self._constant
         return {"scale": np.float32(scale), "good_steps": np.int32(0), "skipped": np.int32(0)}

@@ -55,15 +55,18 @@ class Replicas:
         return [np.asarray(parts[device]) for device in self.local_devices]
 
     def program(self, function, inputs, outputs, donates=()):
-        """Return a function of arrays over all replicas that runs `function` on every replica, compiled by JAX.
+        """Return a function, compiled by JAX, that runs `function` on every replica.
 
-        An array is `SPLIT` if each replica has its part of the first axis, and `COPIED` if each replica has a copy.
+        The returned function takes and returns arrays over all replicas. An array is `SPLIT` if each replica has its
+        part of the first axis, and `COPIED` if each replica has a copy.
 
         Args:
             function: A function of one replica's arrays, which returns one replica's arrays.
-            inputs: For each argument, or each part of one that is a tree, `COPIED` or `SPLIT`.
-            outputs: For the result, or each part of it, `COPIED` or `SPLIT`.
-            donates: Indices of the arguments whose memory the results may take; they cannot be used after a call.
+            inputs: A tuple with `COPIED` or `SPLIT` for each argument, or one of them for all. For an argument that is
+                a tree, a tree of them is possible, too.
+            outputs: The same for the results.
+            donates: Index, or indices, of the arguments whose memory the results may take; they cannot be used after a
+                call.
         """
         mapped = jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
         return jax.jit(mapped, donate_argnums=donates)

@@ -36,10 +36,10 @@ def convolution(scope, name, x, stride=1):
 
 
 def batch_norm(scope, name, x):
-    """Return the batch norm of x, (B, H, W, C), in x's type: the layer with this name in the manifest.
+    """Return the batch norm of x, (B, H, W, C), in the shape and type of x.
 
-    It uses the statistics of this replica's micro-batch, in float32. `scope`, a `Scope`, holds the layer's weights and
-    running statistics; the latter are updated.
+    `name` is the layer's name in the manifest. The layer uses the statistics of this replica's micro-batch, in float32.
+    `scope`, a `Scope`, holds the layer's weights and running statistics; the latter are updated.
 
     Raises:
         ManifestError: The manifest has no such layer.
@@ -88,10 +88,11 @@ def max_pool(x):
 
 
 def resnet50(scope, images):
-    """Return the logits, (B, classes), of images, (B, H, W, 3), in the type of `scope`, in which the network computes.
+    """Return the logits, (B, classes), of images, (B, H, W, 3), in the type `scope.dtype`.
 
-    The network is a 7×7 convolution, a max-pool, four stages of bottlenecks, the mean over positions, a linear layer.
-    `scope`, a `Scope`, holds the network's weights and running statistics; the latter are updated.
+    The network casts the images to that type, and computes in it. It is a 7×7 convolution, a max-pool, four stages of
+    bottlenecks, the mean over positions, a linear layer. `scope`, a `Scope`, holds the network's weights and running
+    statistics; the latter are updated.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the network.
@@ -118,7 +119,7 @@ class ResNet50Trainer(JaxTrainer):
     def outputs(self, network, batch):
         """Return the network's logits for the images of a micro-batch: a tuple of one array, (B, classes).
 
-        `network` is what `build` returned, as a function without its first argument, the `Scope`. `batch` is a dict
+        `network` is what `build` returned, with the first argument, the `Scope`, already bound. `batch` is a dict
         from input name to array, of which `image`, (B, H, W, 3), is read.
         """
         return (network(batch["image"]),)

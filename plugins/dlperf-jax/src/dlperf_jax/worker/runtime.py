@@ -43,13 +43,13 @@ class JaxRuntime(Runtime):
         """Select the devices, set threads, arithmetic and the cache of compiled programs, and join the other processes.
 
         On a CPU, NPROC and XLA_FLAGS are set in this process's environment. Compiled programs are cached in a folder
-        below XDG_CACHE_HOME or `~/.cache`. Collectives time out after the longest of the phases' deadlines, since some
-        workers compile for longer than others.
+        below XDG_CACHE_HOME or `~/.cache`. The timeout for the other processes to join, and on CPUs that of
+        collectives, is the longest of the phases' deadlines, since some workers compile for longer than others.
 
         Raises:
             Unsupported: JAX cannot use devices of the kind, or finds too few; or a GPU's compute capability is below
                 8.0 and the precision needs TF32 or bfloat16.
-            jax.errors.JaxRuntimeError: On CPUs, another process did not join within this time.
+            jax.errors.JaxRuntimeError: On CPUs, another process did not join within the timeout.
         """
         count, patience = len(self.process.devices), int(max(self.request.deadlines.values()))
         jax.config.update("jax_platforms", self.request.device)
@@ -126,9 +126,10 @@ class JaxRuntime(Runtime):
         """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
         The keys are `framework_version`, `jaxlib_version`, `devices` (a list of names, one per replica of this
-        process), `platform_version` and `transport` (`nccl`, `gloo`, `memory` within one process on a CPU, or None
-        without collectives). On a CPU there is also `threads`, their number; on GPUs, `compute_capability` of the
-        first, such as `9.0`, and its `device_memory` in bytes.
+        process), `platform_version` (the version of XLA's client for the device) and `transport` (`nccl`, `gloo`,
+        `memory` within one process on a CPU, or None without collectives). On a CPU there is also `threads`, the number
+        of threads. On GPUs there are `compute_capability`, such as `9.0`, and `device_memory`, in bytes, both of the
+        first GPU.
         """
         devices = jax.local_devices()
         report = {

@@ -51,10 +51,10 @@ class Scope:
         self.statistics[name] = (1 - momentum) * before + momentum * value
 
     def dropout(self, x):
-        """Return x with elements set to 0, each with the probability `dropout` of the scope, and the others scaled up.
+        """Return x after dropout with the rate that the scope was created with.
 
-        The others are divided by 1 - rate. If the rate is 0, x itself is returned. Each call draws with a new random
-        key.
+        Each element is set to 0 with the probability of this rate; the others are divided by 1 - rate. If the rate is
+        0, x itself is returned. Each call draws with a new random key.
         """
         if not self._dropout:
             return x
@@ -64,10 +64,10 @@ class Scope:
 
 
 def linear(scope, name, x):
-    """Return x · Wᵀ + b over the last axis of x, in x's type: the linear layer with this name in the manifest.
+    """Return the output of a linear layer, x · Wᵀ + b over the last axis of x, in the type of x.
 
-    W is (out, in), as in the manifest; XLA needs no transposition for that. `scope`, a `Scope`, holds the layer's
-    weights `name.weight` and `name.bias`.
+    `name` is the layer's name in the manifest. `scope`, a `Scope`, holds W, (out, in), under NAME.weight, and b,
+    (out,), under NAME.bias.
 
     Raises:
         ManifestError: The manifest has no such layer.

@@ -65,7 +65,7 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue a step on a `batch` of `place` with the learning rate `rate`; return the N replicas' losses, (N,)."""
+        """Enqueue a step on `batch` at the rate `rate`; return the losses, (N,), of N replicas that train together."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -131,7 +131,7 @@ class JaxTrainer(ReplicaState):
         return TreeExchange(self.runtime, self.replicas, jax.eval_shape(weights, self.state["weights"]))
 
     def read_loss(self, loss):
-        """Return the losses of this process's replicas, a list of floats; `loss` is the array of `train`."""
+        """Return the losses of this process's replicas, a list of floats; `loss` is the array that `train` returned."""
         return [float(value[0]) for value in self.replicas.read(loss)]
 
     # Evidence for what was in effect.

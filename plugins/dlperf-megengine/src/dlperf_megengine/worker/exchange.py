@@ -42,7 +42,7 @@ class HostExchange:
         self.count = 0
 
     def average(self, parameters):
-        """Replace the gradients of `parameters` by their means over the replicas, wait for that, and add 1 to `count`.
+        """Average the gradients of `parameters` over the replicas, in place; return when done, with 1 added to `count`.
 
         `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
 
@@ -87,10 +87,10 @@ class NcclExchange:
         self.count = int(overlaps)
 
     def average(self, parameters):
-        """Replace the gradients of `parameters` by their means over the replicas, and add 1 to `count`.
+        """Enqueue the averaging of the gradients of `parameters` over the replicas, in place; add 1 to `count`.
 
-        This is enqueued without waiting. If the backward pass has averaged the gradients (`callbacks` is not empty), do
-        nothing. `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
+        If the backward pass has already averaged the gradients (`callbacks` is not empty), do nothing, and leave
+        `count` as it is. `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
         """
         if self.callbacks:
             return
@@ -102,7 +102,7 @@ class NcclExchange:
         self.count += 1
 
     def close(self):
-        """Wait for the other processes, and end MegEngine's server if it runs in this process."""
+        """Wait until all other processes call this, too; end MegEngine's server if it runs in this process."""
         dist.group_barrier()
         self._server = None
 

@@ -102,9 +102,9 @@ class MegEngineRuntime(Runtime):
     def facts(self):
         """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of MegEngine's name of the device, such as
-        `multithread8:0`), `threads`, their number, and `transport` (`ring` or `nccl`; None without collectives); on a
-        GPU also `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
+        The keys are `framework_version`, `devices` (a list with one item, MegEngine's name of the device, such as
+        `multithread8:0`), `threads` (the number of threads) and `transport` (`ring` or `nccl`; None without
+        collectives). On a GPU there is also `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
         """
         report = {
             "framework_version": mge.__version__,

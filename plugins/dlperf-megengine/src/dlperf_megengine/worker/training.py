@@ -108,8 +108,8 @@ class MegEngineTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
 
-        Both are lists with a tensor per head. They come from the operations that `step` enqueues, since fp32 and eager
-        are all that there is. Batch norm's running statistics are restored.
+        Both are lists with a tensor per head. The same operations compute both, because a step of this plugin is always
+        in plain fp32 and without a compiler. Batch norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
 
@@ -128,7 +128,10 @@ class MegEngineTrainer(ReplicaState):
         self.product_types.append(np.dtype(output.dtype))
 
     def observe_settings(self):
-        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
+        """Return a dict of the settings in effect: `precision`, `compiler`, `layout` and `strategy`.
+
+        `layout` is None if the model has no convolutions, and `strategy` if no gradients were averaged.
+        """
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         exchange = self.runtime.exchange
         return {

@@ -83,8 +83,8 @@ class MindSporeRuntime(Runtime):
     def facts(self):
         """Return a dict of facts for the record: versions, threads, instruction set and transport.
 
-        The keys are `framework_version`, `threads`, their number, `onednn_max_cpu_isa`, the value of
-        ONEDNN_MAX_CPU_ISA, and `transport`, MindSpore's name of the library of its collectives (None without
+        The keys are `framework_version`, `threads` (the number of threads), `onednn_max_cpu_isa` (the value of
+        ONEDNN_MAX_CPU_ISA) and `transport` (MindSpore's name of the library of its collectives; None without
         collectives).
         """
         return {
@@ -104,7 +104,7 @@ class MindSporeRuntime(Runtime):
         """Leave the group of replicas, if gradients are synchronized; otherwise do nothing.
 
         After this, the process will end without MindSpore's own clean-up: MindSpore 2.10 ends its cluster a second time
-        when the interpreter exits, which now and then is a SIGSEGV.
+        when the interpreter exits, and now and then dies of a SIGSEGV.
         """
         if self.syncs_gradients:
             communication.release()

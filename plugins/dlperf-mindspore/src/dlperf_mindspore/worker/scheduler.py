@@ -2,9 +2,9 @@
 
 
 def schedule() -> None:
-    """Serve as the scheduler of MindSpore's cluster from when the trainers join until the last one has left.
+    """Run this process as the scheduler of MindSpore's cluster until the last trainer has left the cluster.
 
-    The process's environment has the variables of the cluster (`MS_*`).
+    The variables of the cluster (`MS_*`) must be set in the process's environment.
     """
     import mindspore
     from mindspore.communication import init

@@ -97,7 +97,7 @@ class MindSporeTrainer(ReplicaState):
         self.optimizer.reset()
 
     def read_loss(self, loss):
-        """Return the loss of this process's one replica, a list of one float; `loss` is a scalar tensor of `train`."""
+        """Return the loss of this process's one replica, a list of one float; `loss` is what `train` returned."""
         return [float(loss.asnumpy())]
 
     # Evidence for what was in effect.
@@ -124,7 +124,10 @@ class MindSporeTrainer(ReplicaState):
         self.product_types.append(str(output.dtype).lower())
 
     def observe_settings(self):
-        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
+        """Return a dict of the settings in effect: `precision`, `compiler`, `layout` and `strategy`.
+
+        `layout` is None if the model has no convolutions, and `strategy` if no gradients were averaged.
+        """
         matrices = [parameter for parameter in self.trained if parameter.ndim > 1]
         return {
             "precision": self.name_precision({str(matrix.dtype).lower() for matrix in matrices}, tf32=False),
@@ -135,10 +138,11 @@ class MindSporeTrainer(ReplicaState):
 
 
 def differentiated(trainer):
-    """Return a function of a micro-batch that returns a pair: its loss, and a tuple of its gradients.
+    """Return a function of a micro-batch that returns a pair: the loss, and a tuple of the parameters' gradients.
 
     The gradients are in the order of `trainer.trained`. `trainer` is a `MindSporeTrainer`. A micro-batch is a dict from
-    input name to tensor. The function is no method of the trainer, because MindSpore compiles methods of cells only.
+    input name to tensor. The function is no method of the trainer, because MindSpore can compile a function, or a
+    method of an `nn.Cell`, but no method of another class.
     """
 
     def compute_loss(batch):

@@ -113,8 +113,8 @@ class Branch(tf.Module):
 def build_layer(weights, name, layer):
     """Return the `tf.Module` for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
 
-    It is called with images, a tensor in the layout of `weights`, and returns images in that layout. `weights` are the
-    `Weights` of the network, and `name` is the layer's name in the manifest.
+    The module is called with images, a tensor in the layout of `weights`, and returns images in that layout. `weights`
+    are the `Weights` of the network, and `name` is the layer's name in the manifest.
 
     Raises:
         ManifestError: The manifest lacks a parameter of the layer.

@@ -119,10 +119,9 @@ class InceptionV3Trainer(ResNet50Trainer):
     def build(self, options):
         """Return the network, a function of the `Weights` and a tensor of images.
 
-        It returns the logits of each head, a list of tensors (B, classes), the main head's first.
-
-        `options` is a dict with the values of the model's options, of which `auxiliary` is read. The manifest's shapes
-        give the number of classes.
+        The function returns the logits of each head, a list of tensors (B, classes), the main head's first. `options`
+        is a dict with the values of the model's options, of which `auxiliary` is read. The manifest's shapes give the
+        number of classes.
         """
         return lambda weights, x: inception_v3(weights, x, options["auxiliary"])
 

@@ -144,8 +144,9 @@ class MaskedLM(HybridBlock):
     def hybrid_forward(self, F, x, decoder, bias):
         """Return the logits of words, (B · P, V), for x, (B · P, H), where H is the number of features.
 
-        There are B sequences with P predictions each, and V word pieces. gluon passes the weight of the decoder, (V,
-        H), and its bias, (V,). `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        There are B sequences with P predictions each, and V word pieces. gluon passes `decoder`, the weight (V, H) of
+        the last layer, and `bias`, (V,), the bias of that layer. `F` is MXNet's module of operators, for arrays,
+        `mx.nd`, or for symbols, `mx.sym`.
         """
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
@@ -198,9 +199,8 @@ class Bert(HybridBlock):
     def gather_positions(self, F, x, positions):
         """Return the vectors of x, (B, S, H), at `positions`, (B, P), as rows of a matrix, (B · P, H).
 
-        There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens.
-
-        `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens. `F` is
+        MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))

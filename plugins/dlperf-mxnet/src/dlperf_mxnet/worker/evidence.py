@@ -22,10 +22,10 @@ def weight_types(parameters):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context manager at whose end the running statistics of the network's batch norms are restored.
+    """Return a context manager that, at its end, restores the running statistics of the network's batch norms.
 
-    Before that, it waits for everything that was enqueued, unless an exception leaves it. `network` is a block of
-    gluon.
+    If its block ends without an exception, the context manager first waits for all enqueued operations. `network` is a
+    block of gluon.
 
     Raises:
         MXNetError: An enqueued operation failed.
@@ -45,7 +45,9 @@ def preserve_state(network):
 
 
 def widen_outputs(values):
-    """Return a list of the MXNet arrays in `values`, also of bfloat16, as float64 NumPy arrays; wait for them.
+    """Wait for the MXNet arrays in `values`, and return a list of them as float64 NumPy arrays.
+
+    Arrays of bfloat16 are converted, too.
 
     Raises:
         MXNetError: The operation that computes a value failed.

@@ -14,10 +14,10 @@ _BILINEAR = 1
 
 
 def load_images(trainer):
-    """Start the trainer's loaders of JPEGs; return an endless iterator over the batches, lists of a dict per replica.
+    """Start the trainer's loaders of JPEGs, in which OpenCV decodes the files; return an iterator over the batches.
 
-    A dict has MXNet arrays on the replica's device by input name. `trainer` is an `MXNetTrainer`. OpenCV decodes the
-    files.
+    The iterator is endless. A batch is a list with a dict per replica of this process: input name → MXNet array on the
+    replica's device. `trainer` is an `MXNetTrainer`.
 
     Raises:
         DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.

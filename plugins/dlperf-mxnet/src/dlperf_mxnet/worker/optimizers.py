@@ -13,7 +13,7 @@ def updates_of(parameters, numbers, scales_loss):
     """Return a gluon Trainer, which updates each replica's weights; it does not synchronize gradients.
 
     Args:
-        parameters: An iterable of gluon's parameters.
+        parameters: An iterable of gluon's parameters, which the Trainer updates.
         numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
         scales_loss: True to give the Trainer a dynamic loss scaler; mixed precision must be switched on.
 

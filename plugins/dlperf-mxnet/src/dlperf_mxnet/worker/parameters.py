@@ -32,12 +32,12 @@ def convert_to_manifest_layout(values, layout):
 def configure(parameters, updated, request):
     """Set which parameters have weight decay, and whether a backward pass adds to the gradients or overwrites them.
 
-    It adds to them if the request has several micro-batches per step.
+    A backward pass adds to them if the request has several micro-batches per step.
 
     Args:
         parameters: Dict: a parameter's name in the manifest → gluon's parameter of the network.
         updated: Dict: a parameter's name in the manifest → gluon's parameter that the optimizer updates.
-        request: The request.
+        request: The request; `parameters` and `accumulation` are read.
     """
     for entry in request.parameters:
         updated[entry["name"]].wd_mult = 1.0 if entry["decay"] else 0.0

@@ -123,9 +123,10 @@ class Loss(HybridBlock):
         self.smoothing = smoothing
 
     def hybrid_forward(self, F, logits, label):
-        """Return the loss, (1,), of logits, (B, classes), and labels, the indices of the classes, (B,).
+        """Return the loss, (1,), the mean over B samples with the logits `logits`, (B, classes).
 
-        `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        `label`, (B,), has the indices of the samples' classes. `F` is MXNet's module of operators, for arrays, `mx.nd`,
+        or for symbols, `mx.sym`.
         """
         per_class = negative_log_softmax(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)

@@ -85,12 +85,12 @@ class MXNetRuntime(Runtime):
         return "nccl" if gpus and has_nccl else "device"
 
     def sum_gradients(self, parameters):
-        """Sum the gradients of `parameters` over all replicas, in place; return the number of replicas in the sum.
+        """Enqueue the sum of the gradients of `parameters` over all replicas, in place; return the number of replicas.
 
-        This is enqueued without waiting. Without synchronization, do nothing and return 1. With a kvstore, one gradient
-        after another is pushed to it and pulled from it, those of the last layers first. Parameter servers only sum
-        gradients; the replicas update the weights. With Horovod, MXNet's engine starts the sum of a gradient when the
-        backward pass has computed it.
+        Without gradient synchronization, do nothing and return 1. With a kvstore, one gradient after another is pushed
+        to it and pulled from it, those of the last layers first. Parameter servers only sum gradients; the
+        replicas update the weights. With Horovod, MXNet's engine starts the sum of a gradient when the backward pass
+        has computed it.
 
         Args:
             parameters: List of gluon's parameters, in the same order in every call.
@@ -160,9 +160,9 @@ class MXNetRuntime(Runtime):
 
         The keys are `framework_version`, `devices` (a list of names, one per replica), `features` (a sorted list of the
         names of MXNet's compiled features), `engine` (the value of MXNET_ENGINE_TYPE or its default) and `transport`
-        (`kvstore` and its kind; None without gradient synchronization). With Horovod, `horovod_version` is added, and
-        `transport` is `nccl` or `gloo`. On GPUs there are also `device_memory`, that of the first in bytes, and
-        `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
+        (the text `kvstore` and its kind, such as `kvstore device`; None without gradient synchronization). With
+        Horovod, `horovod_version` is added, and `transport` is `nccl` or `gloo`. On GPUs there are also `device_memory`
+        (the memory of the first GPU in bytes) and `tf32_override` (the value of NVIDIA_TF32_OVERRIDE).
         """
         report = {
             "framework_version": mx.__version__,

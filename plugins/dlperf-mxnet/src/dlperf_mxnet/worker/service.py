@@ -2,8 +2,9 @@
 
 
 def serve() -> None:
-    """Run as the scheduler or server that `DMLC_ROLE` names until the last trainer has left, then end the process.
+    """Run as the scheduler or server that DMLC_ROLE names until the last trainer has left, then end the process.
 
-    The import of MXNet does both.
+    This function does not return: its import of MXNet serves, and ends the process. DMLC_ROLE is an environment
+    variable of ps-lite.
     """
     import mxnet  # noqa: F401

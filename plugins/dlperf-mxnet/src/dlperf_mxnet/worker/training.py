@@ -69,14 +69,14 @@ class MXNetTrainer(ReplicaState):
         ]
 
     def receive(self, batches):
-        """Return `batches`, a list of a dict of MXNet arrays per replica, on its device; CPUs copy nothing."""
+        """Return `batches`, a list with a dict of MXNet arrays per replica, moved to each replica's device."""
         return [
             {name: values.as_in_context(context) for name, values in batch.items()}
             for context, batch in zip(self.contexts, batches)
         ]
 
     def slice_batch(self, batch, start, stop):
-        """Return a list of each replica's samples `start` to `stop` - 1 in `batch`, a list that `place` returned."""
+        """Return `batch`, a list that `place` returned, with only the samples `start` to `stop` - 1 of each replica."""
         return [{name: values[start:stop] for name, values in shard.items()} for shard in batch]
 
     def labels(self, batch):
@@ -84,7 +84,7 @@ class MXNetTrainer(ReplicaState):
         return None if self.label_name is None else [shard[self.label_name] for shard in batch]
 
     def read_labels(self, labels):
-        """Return each replica's labels as a list of NumPy arrays; `labels` is a list of the method `labels`."""
+        """Return each replica's labels as a list of NumPy arrays; `labels` is what the method `labels` returned."""
         return [shard.asnumpy() for shard in labels]
 
     # The step.
@@ -110,11 +110,10 @@ class MXNetTrainer(ReplicaState):
                 parameter.zero_grad()
 
     def backward(self, piece, parts, is_last):
-        """Compute all replicas' gradients for the micro-batch `piece`; return a list of their losses over `parts`.
+        """Add all replicas' gradients for the micro-batch `piece` to those of the step so far; return their losses.
 
-        The gradients are added to those of the step so far. `piece` is a part that `micro_batches` returned, and
-        `parts` the number of micro-batches in a step, which divides the losses. `is_last` is not used: `update`
-        exchanges gradients.
+        The result is a list of the replicas' losses, divided by `parts`, the number of micro-batches in a step. `piece`
+        is a part that `micro_batches` returned. `is_last` is not used: `update` exchanges gradients.
         """
         with autograd.record():
             losses = [self.loss(to_float32(self.outputs(self.network, shard)), shard) for shard in piece]
@@ -127,7 +126,7 @@ class MXNetTrainer(ReplicaState):
         return [loss.detach() / parts + 0.0 for loss in losses]
 
     def add_losses(self, loss, other):
-        """Return a list of the sum of each replica's losses in `loss` and `other`, two lists of `backward`."""
+        """Return a list with each replica's loss in `loss` plus that in `other`, two lists that `backward` returned."""
         return [value + addend for value, addend in zip(loss, other)]
 
     def update(self):
@@ -171,7 +170,7 @@ class MXNetTrainer(ReplicaState):
         return value
 
     def observe_settings(self):
-        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
+        """Return a dict of the settings in effect: `precision`, `compiler`; `layout` and `strategy`, None for none."""
         return {
             "precision": self.name_precision(evidence.weight_types(self.trained), tf32=False),
             "compiler": "graph" if self.network._active else "none",

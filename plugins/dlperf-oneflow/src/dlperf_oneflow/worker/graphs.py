@@ -32,7 +32,7 @@ def spread(batch, placement):
 
 
 def to_local(value):
-    """Return this replica's part of `value` if that is a global tensor, a view of its memory; else `value` itself."""
+    """Return this replica's part of `value`, a view of its memory, if it is a global tensor; else `value` itself."""
     return value.to_local() if value.is_global else value
 
 
