@@ -144,7 +144,7 @@ class Network:
         """Return the output of several layers of a branch, one after the other, each with stride 1, for the input x.
 
         Activations are (replicas, B, C, H, W). `at` is the name of the branch in the manifest, such as `mixed.8.1`.
-        `layers` are the numbers of its layers, which follow in the manifest: its layer 2 is `mixed.8.1.2`.
+        `layers` are the numbers of the branch's layers to apply: the name of its layer 2 is `mixed.8.1.2`.
         """
         for number in layers:
             x = self.layer(f"{at}.{number}", x)

@@ -278,7 +278,7 @@ class Trainer:
             replica: Index of the replica within this process, counted from 0.
 
         Returns:
-            Pairs of name and values; none, the default, if the model has no batch norm.
+            Pairs of name and values. By default, and if the model has no batch norm, there are no pairs.
         """
         return ()
 
@@ -292,7 +292,7 @@ class Trainer:
             replica: Index of the replica within this process, counted from 0.
 
         Returns:
-            Pairs of name and values; none, the default, if the optimizer keeps no moments or they cannot be read.
+            Pairs of name and values. By default, and if the optimizer keeps no moments, there are no pairs.
         """
         return ()
 

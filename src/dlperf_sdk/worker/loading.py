@@ -91,8 +91,8 @@ class TokenArrays(Dataset):
 def share_folder_of_sockets() -> None:
     """Create this process's temporary folder now, so that the loader processes that it starts put their sockets there.
 
-    This process removes the folder when it ends. Otherwise each loader process would make its own folder in TMPDIR,
-    which stays there if the loader process is killed.
+    This process removes the folder when it ends. Without this call, each loader process would make its own folder in
+    TMPDIR, which stays there if the loader process is killed.
     """
     multiprocessing.util.get_temp_dir()
 

@@ -5,7 +5,7 @@ from typing import Dict, List, Optional
 
 
 def limit(count: int) -> None:
-    """Let this process and its future children allocate at most `count` bytes each.
+    """Let this process and its future children allocate at most `count` bytes each; further allocations fail.
 
     A lower hard limit takes precedence; the hard limit does not change. The limit is RLIMIT_DATA, which counts private
     writable memory, anonymous mappings included, since Linux 4.7. Unlike RLIMIT_AS it leaves out libraries and files

@@ -38,7 +38,7 @@ class Progress:
             phase: One of `PHASES`.
 
         Raises:
-            ValueError: There is no such phase; the step has then been set to 0.
+            ValueError: There is no such phase. The number of steps is 0 afterwards, and the phase is unchanged.
         """
         self.counters[1] = 0
         self.counters[0] = PHASES.index(phase)

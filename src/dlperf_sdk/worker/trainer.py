@@ -81,8 +81,9 @@ def run(
     """Run the request's program in this trainer process, write its record, and return the exit code.
 
     The phases are reported in the file `progress` of the directory, and the record is its file `record.json`. If the
-    program succeeds, the record has the status `ok`, and the runtime is stopped. If anything before that raises an
-    exception, the record has the status `failed` with the failure, and standard error has the traceback.
+    program succeeds, the record has the status `ok`, and the runtime is stopped after the record was written. If the
+    start, the program or the writing of the record raises an exception, the record has the status `failed` with the
+    failure, and the traceback goes to standard error.
 
     Args:
         request: The case.

@@ -8,8 +8,9 @@ from typing import Any
 def write_json(path: str, document: Any) -> None:
     """Write a JSON document to a file that only its owner can read; replace an existing file.
 
-    The document is written to the file `path`.partial, which is then renamed: a reader sees all of it or nothing. After
-    an error, `path` is as before, and `path`.partial may remain.
+    The document is written to a file whose name is that of `path` with `.partial` appended, and which is then renamed:
+    a reader sees the whole document or the previous one. After an error, `path` is as before, and the other file may
+    remain.
 
     Args:
         path: Path of the file, in an existing directory.

@@ -127,10 +127,10 @@ class MXNet(Framework):
 
         `options` is an `MXNetOptions`. Refused are:
 
-        - all_reduce over several nodes;
-        - nhwc on a CPU;
+        - the strategy `all_reduce` over several nodes;
+        - the memory layout `nhwc` on a CPU;
         - a precision that MXNet lacks on the device, for the model, or with accumulation;
-        - the option `nccl` set to false in a case that would not use NCCL, or named on a CPU.
+        - the option `nccl`: on a CPU, any value that the spec sets; elsewhere, false if the case would not use NCCL.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

@@ -63,7 +63,10 @@ class Bottleneck(M.Module):
             self.downsample = M.Sequential(convolution(inputs, outputs, 1, stride), batch_norm(outputs))
 
     def forward(self, x):
-        """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉)."""
+        """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
+
+        `inputs`, `width` and `stride` are the arguments of the constructor.
+        """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.relu(self.bn2(self.conv2(x)))

@@ -20,7 +20,7 @@ def convolve(weights, name, layer, x):
     """Return the output of a layer for x: a convolution without bias, batch norm without gamma, and ReLU.
 
     `weights` are the `Weights` of the network, `name` is the layer's name in the manifest, `layer` is a `Convolution`
-    of `inception_v3`, and x is a tensor of images in the layout of `weights`.
+    of `inception_v3`, and x is a tensor of images in the layout of `weights`, which the output has, too.
 
     Raises:
         ManifestError: The manifest has no such layer.

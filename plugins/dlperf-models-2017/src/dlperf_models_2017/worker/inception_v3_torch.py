@@ -90,7 +90,7 @@ class Branch(nn.Sequential):
 def build_layer(inputs, layer):
     """Return the `nn.Module` for `layer`, a `Convolution`, `Pool` or `Split` of `inception_v3`.
 
-    It maps images (B, inputs, H, W) to images (B, outputs, H', W').
+    The module maps images (B, inputs, H, W) to images (B, outputs, H', W'). `inputs` is a number of channels.
     """
     if isinstance(layer, Split):
         return Concatenation(Convolution(inputs, part) for part in layer)

@@ -27,7 +27,7 @@ class MasterWeights:
                 self._pairs.append((master, narrow))
 
     def receive_gradients(self):
-        """Copy the gradients of the network's narrower parameters to those of their float32 parameters."""
+        """Copy the gradients of all network parameters narrower than float32 to their float32 parameters."""
         for master, narrow in self._pairs:
             for wide, gradient in zip(master.list_grad(), narrow.list_grad()):
                 mx.nd.cast(gradient, dtype="float32", out=wide)
@@ -35,7 +35,7 @@ class MasterWeights:
                 values._fresh_grad = True  # gluon's Trainer updates no other parameter
 
     def round_into_network(self):
-        """Set the network's narrower parameters to the float32 parameters, rounded to their types."""
+        """Set all network parameters narrower than float32 to their float32 parameters, rounded to their own types."""
         for master, narrow in self._pairs:
             for values, rounded in zip(master.list_data(), narrow.list_data()):
                 mx.nd.cast(values, dtype=narrow.dtype, out=rounded)

@@ -64,7 +64,8 @@ class Bottleneck(HybridBlock):
     def hybrid_forward(self, F, x):
         """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both. `F` is MXNet's module of operators,
+        `inputs`, `width` and `stride` are the arguments of the constructor. The axes are those of the layout `NCHW`; in
+        `NHWC`, the channels are the last axis of input and output. `F` is MXNet's module of operators,
         for arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
