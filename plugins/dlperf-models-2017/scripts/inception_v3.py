@@ -108,10 +108,10 @@ class Network:
         self.means: list[Tensors] = [{} for _ in range(replicas)]
 
     def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
-        """Return batch norm without gamma of x, (replicas, B, C, H, W), in the same shape; set the means in `means`.
+        """Return batch norm without gamma of x, (replicas, B, C, H, W), in the same shape.
 
-        `name` is the layer's name in the manifest. Each replica has its own statistics, unless the variant's
-        `synchronized` is True.
+        Store the running means in `means`. `name` is the layer's name in the manifest. Each replica has its own
+        statistics, unless the variant's `synchronized` is True.
         """
         over = (0, 1, 3, 4) if self.v.synchronized else (1, 3, 4)
         mean = x.mean(over, keepdim=True)

@@ -20,7 +20,7 @@ def port_range(text: str) -> range:
     """Return the ports of a text such as `40000-40100`, both ends included; an empty range if the text is empty.
 
     Raises:
-        ValueError: The text is not of this form, or the ports are not within 1024-65535.
+        ValueError: The text is not of this form, the ports are not within 1024-65535, or the first is above the last.
     """
     if not text:
         return range(0)

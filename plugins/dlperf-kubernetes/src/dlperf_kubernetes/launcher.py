@@ -46,10 +46,11 @@ class Kubernetes(Topology):
         raise UsageError(_ADVICE)
 
     def commands(self, job: Job) -> tuple[tuple[str, ...], ...]:
-        """Return the commands that submit the manifest `job.json`, follow its logs and import its result.
+        """Return the four commands with which a user runs `job`, whose manifest is in the file `job.json`.
 
-        The last command deletes the objects of the job. Each command is a tuple of its words; a word `>` redirects the
-        output to the file after it. No command is started, and no file is written.
+        In this order, they submit the manifest, follow the logs of the first pod, import the result, and delete the
+        objects of the job. Each command is a tuple of its words; a word `>` redirects the output to the file after it.
+        This method starts no command and writes no file.
         """
         return _commands(job, "job.json")
 
@@ -58,9 +59,10 @@ class Kubernetes(Topology):
         return json.dumps(make_manifest(job, b""), indent=1)
 
     def submission(self, job: Job, file: str) -> Submission:
-        """Return the manifest, as JSON bytes, and the shell commands that submit it and import the result.
+        """Return the manifest as JSON, and the four shell commands with which a user runs the job.
 
-        The last command deletes the objects of the job.
+        In this order, the commands submit the manifest, follow the logs of the first pod, import the result, and delete
+        the objects of the job.
 
         Args:
             job: The case and the path of its bundle, which is read.

@@ -123,7 +123,7 @@ class JaxRuntime(Runtime):
                 shutil.copyfileobj(source, target)
 
     def facts(self):
-        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts about the framework and the devices, for the record.
 
         The keys are `framework_version`, `jaxlib_version`, `devices` (a list of names, one per replica of this
         process), `platform_version` (the version of XLA's client for the device) and `transport` (`nccl`, `gloo`,

@@ -137,7 +137,7 @@ class JaxTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
 
         Both are lists with one NumPy array per head and replica of this process; the replicas of a head are adjacent.
         The fp32 logits come from the master weights, without TF32. The running statistics do not change.

@@ -100,7 +100,7 @@ class MegEngineRuntime(Runtime):
             os.replace(written, path)
 
     def facts(self):
-        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts about the framework and the devices, for the record.
 
         The keys are `framework_version`, `devices` (a list with one item, MegEngine's name of the device, such as
         `multithread8:0`), `threads` (the number of threads) and `transport` (`ring` or `nccl`; None without

@@ -106,7 +106,7 @@ class MegEngineTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
 
         Both are lists with a tensor per head. The same operations compute both, because a step of this plugin is always
         in plain fp32 and without a compiler. Batch norm's running statistics are restored.

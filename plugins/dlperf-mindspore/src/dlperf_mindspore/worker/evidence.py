@@ -9,7 +9,7 @@ from mindspore.graph import api
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context manager: in it, `network` has no dropout; at its end, dropout and buffers are restored.
+    """Return a context manager in which `network` has no dropout, and at whose end dropout and buffers are restored.
 
     `network` is an `nn.Cell`. Its buffers are the running statistics of batch norm.
     """

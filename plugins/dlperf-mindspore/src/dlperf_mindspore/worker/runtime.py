@@ -81,7 +81,7 @@ class MindSporeRuntime(Runtime):
         return None if self.on_cpu else ms.runtime.max_memory_allocated()
 
     def facts(self):
-        """Return a dict of facts for the record: versions, threads, instruction set and transport.
+        """Return a dict of facts about the framework and the devices, for the record.
 
         The keys are `framework_version`, `threads` (the number of threads), `onednn_max_cpu_isa` (the value of
         ONEDNN_MAX_CPU_ISA) and `transport` (MindSpore's name of the library of its collectives; None without

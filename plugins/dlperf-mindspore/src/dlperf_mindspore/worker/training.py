@@ -103,7 +103,7 @@ class MindSporeTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
 
         Both are lists with a tensor per head. The first are computed with the compiler of the step; the others are
         eager. Batch norm's running statistics are restored.

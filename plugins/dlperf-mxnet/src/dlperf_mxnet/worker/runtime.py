@@ -156,7 +156,7 @@ class MXNetRuntime(Runtime):
         mx.profiler.dump()
 
     def facts(self):
-        """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
+        """Return a dict of facts about the framework and the devices, for the record.
 
         The keys are `framework_version`, `devices` (a list of names, one per replica), `features` (a sorted list of the
         names of MXNet's compiled features), `engine` (the value of MXNET_ENGINE_TYPE or its default) and `transport`

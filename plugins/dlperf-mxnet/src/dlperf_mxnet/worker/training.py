@@ -149,7 +149,7 @@ class MXNetTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair of the logits of the canonical batch's first micro-batch: as in `step`, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
 
         Both are lists with a float64 NumPy array per head, of the process's first replica. The fp32 logits were
         computed in the constructor, before mixed precision. Batch norm's running statistics are restored.

@@ -7,7 +7,7 @@ from oneflow import nn
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context manager: in it, `network` has no dropout; at its end, dropout and buffers are restored.
+    """Return a context manager in which `network` has no dropout, and at whose end dropout and buffers are restored.
 
     `network` is an `nn.Module`. Its buffers are the running statistics of batch norm.
     """

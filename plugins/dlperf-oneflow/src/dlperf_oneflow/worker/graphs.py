@@ -32,7 +32,7 @@ def spread(batch, placement):
 
 
 def to_local(value):
-    """Return this replica's part of `value`, a view of its memory, if it is a global tensor; else `value` itself."""
+    """Return this replica's part of a global tensor `value`, a view of its memory; return a local tensor unchanged."""
     return value.to_local() if value.is_global else value
 
 
