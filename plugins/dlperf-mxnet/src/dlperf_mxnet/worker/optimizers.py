@@ -112,7 +112,7 @@ class SGD(mx.optimizer.SGD):
         self._states = []
 
     def create_state(self, index, weight):
-        """Return the first state -rate·v of one weight, zeros in the weight's shape; None without momentum.
+        """Return the initial state -rate·v of one weight, zeros in the weight's shape; None without momentum.
 
         `index` is the weight's number in gluon's Trainer, and `weight` its array.
         """
@@ -163,7 +163,7 @@ class AdamW(mx.optimizer.Optimizer):
         self._shrink[context] = mx.nd.minimum(self.clip_norm / norm, 1.0)
 
     def create_state(self, index, weight):
-        """Return the first moments m and v of one weight: a pair of zeros in the weight's shape, on its device.
+        """Return the initial moments m and v of one weight: a pair of zeros in the weight's shape, on its device.
 
         `index` is the weight's number in gluon's Trainer, and `weight` its array.
         """
