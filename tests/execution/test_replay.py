@@ -24,6 +24,7 @@ from dlperf_sdk.execution.case_record import MOST_NOTES
 from dlperf_sdk.interfaces.topology import Submission
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.registry.plugins import Registry
+from dlperf_sdk.results.consistency import check_directory
 from dlperf_sdk.worker.agent import link
 
 
@@ -120,6 +121,37 @@ def test_impossible_records_fail_the_result(told, tmp_path, change):
     ended["records"] = change(ended["records"])
     result = ingested(changed(told, "attempt-ended", **ended), tmp_path)
     assert not result.ok, result.verdicts
+    if result.failure is not None:
+        assert is_consistent(tmp_path, result)
+
+
+def is_consistent(folder, result):
+    """Return True if `dlperf validate` finds nothing in the directory of a run."""
+    return check_directory(folder / "store" / result.id, Registry().measurers()) == ()
+
+
+ATTEMPTS = {
+    "status": {"status": "splendid"},
+    "series": {"series": [1]},
+    "exits": {"exits": 5},
+    "kind of failure": {"status": "splendid", "failure": {"kind": "splendid", "message": "Boo."}},
+    "status of a failure": {"status": "timeout", "failure": {"kind": "crashed", "message": "Boo."}},
+    "records of a failure": {
+        "status": "crashed",
+        "failure": {"kind": "crashed", "message": "Boo."},
+        "records": [None],
+    },
+}
+
+
+@pytest.mark.parametrize("fields", ATTEMPTS.values(), ids=ATTEMPTS.keys())
+def test_of_an_impossible_attempt_the_store_has_the_valid_parts(told, tmp_path, fields):
+    result = ingested(changed(told, "attempt-ended", **fields), tmp_path)
+    assert result.failure.kind == ("crashed" if "failure" in fields else "invalid-record")
+    assert is_consistent(tmp_path, result)
+    stored = json.loads((tmp_path / "store" / result.id / "attempts/1/attempt.json").read_text())
+    assert (stored["status"], stored["failure"]["kind"]) == (result.status, result.status)
+    assert len(stored["records"]) == (0 if "records" in fields else 2)
 
 
 FIRST = {

@@ -20,7 +20,13 @@ from dlperf_sdk.parity.evidence import ParityRun, evaluate_parity
 from dlperf_sdk.planning.plan import Plan
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results import metrics
-from dlperf_sdk.results.agent_events import attempt_outcome, failure_from, nodes_from, text_from
+from dlperf_sdk.results.agent_events import (
+    attempt_outcome,
+    failure_from,
+    nodes_from,
+    text_from,
+    valid_attempt,
+)
 from dlperf_sdk.results.records import Failure, Repeat
 from dlperf_sdk.results.result import Environment, Parity, Stopping
 from dlperf_sdk.results.run_directory import RunDirectory
@@ -215,13 +221,15 @@ class CaseRecord:
         if isinstance(outcome, Failure):
             outcome = self._add_advice(outcome)
             self.failure, status, throughput = outcome, outcome.kind, None
+            stored = valid_attempt(event, outcome)
         else:
+            stored = {**event}
             # Added before it is written: an interruption in between must not make result and attempts differ.
             self.repeats.append(outcome)
             status, throughput = "ok", metrics.throughput(outcome)
         if self.directory is not None:
             notes = self.notes[self._notes_written :]
-            self.directory.write_attempt({**event, "nodes": list(self.hardware), "notes": notes})
+            self.directory.write_attempt({**stored, "nodes": list(self.hardware), "notes": notes})
         self._notes_written = len(self.notes)
         self.observers.notify(
             "dlperf_repeat_ended",

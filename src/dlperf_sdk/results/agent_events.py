@@ -8,7 +8,7 @@ from typing import Any
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import FAILURES, DocumentError, InvalidRecord
-from dlperf_sdk.results.convert import attempt_from_dict
+from dlperf_sdk.results.convert import attempt_from_dict, to_plain
 from dlperf_sdk.results.records import Failure, Repeat
 
 
@@ -32,6 +32,43 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
         return repeat_from(event)
     except DocumentError as error:
         return Failure(InvalidRecord.kind, f"A worker's record breaks the protocol: {error}")
+
+
+def valid_attempt(event: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
+    """Return an event `attempt-ended` of a failed attempt as the store may contain it, without its invalid parts.
+
+    An event that is valid, and reports its failure itself, is returned as it is. Otherwise, the failure is `failure`,
+    and series, exits and records that break the protocol are left out.
+
+    Args:
+        event: The event of agent 0, as JSON values.
+        failure: The failure of the attempt, as `attempt_outcome` returns it.
+    """
+    if event["failure"] is not None and _is_attempt(event):
+        return {**event}
+    bare = {
+        **{"event": event.get("event"), "attempt": event.get("attempt")},
+        **{"status": failure.kind, "failure": to_plain(failure), "records": [], "series": [], "exits": []},
+    }
+    given = event.get("records")
+    records = [
+        record
+        for record in (given if isinstance(given, list) else ())
+        if _is_attempt({**bare, "records": [record]}) and record["attempt"] == event.get("attempt")
+    ]
+    attempt = {**bare, "records": records}
+    for name in ("series", "exits"):
+        with_part = {**attempt, name: event.get(name)}
+        attempt = with_part if _is_attempt(with_part) else attempt
+    return attempt
+
+
+def _is_attempt(plain: Mapping[str, Any]) -> bool:
+    try:
+        attempt_from_dict(plain)
+    except DocumentError:
+        return False
+    return True
 
 
 def repeat_from(event: Mapping[str, Any]) -> Repeat:
