@@ -650,7 +650,7 @@ def test_a_window_that_ends_before_it_starts(store):
 
 def test_a_value_that_json_does_not_have(store):
     run = store.open_run("run-1")
-    with pytest.raises(TypeError, match="a result cannot hold"):
+    with pytest.raises(DocumentError, match="A result cannot hold"):
         run.write_result(result(hardware=({"path": Path("/x")},)))
     assert tree(run.path) == []
 

@@ -4,14 +4,17 @@ import json
 import logging
 from contextlib import closing
 
+import attrs
 import pytest
 from dlperf_postgresql import database as module
 from dlperf_postgresql.database import PostgresqlDatabase
+from dlperf_postgresql.schema import pack
 from server import PASSWORD, QUOTED
 from test_database import ids
 
 from dlperf_sdk import run
 from dlperf_sdk.cli.app import main
+from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.execution.uploading import QUEUE, Uploader
 
 CASE = ["numpy", "linear", "--warmup", "2", "--steps", "4", "--repeats", "1"]
@@ -125,3 +128,12 @@ def test_an_upload_of_damaged_results_is_partial(url, store, tmp_path, capfd):
     assert f"{damaged.name} cannot be uploaded" in capfd.readouterr().err
     with closing(PostgresqlDatabase(url)) as opened:
         assert ids(opened) == [result.id]
+
+
+def test_a_value_that_json_lacks_is_a_result_that_the_database_cannot_hold():
+    result = attrs.evolve(
+        run("numpy", "linear", batch_size=4, warmup=1, steps=4, repeats=1, store=None, progress=False),
+        hardware=({"count": 1j},),
+    )
+    with pytest.raises(DocumentError, match="A result cannot hold 1j, a complex"):
+        pack(result)

@@ -246,3 +246,13 @@ def test_the_program_sends_what_it_can_read(store, result, plant, capsys):
     assert track(["mlflow", result.id, "nothing-such", "--store", str(store)]) == 5
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 2 and "refused" in errors[0] and "nothing-such" in errors[1]
+
+
+def test_a_value_that_json_lacks_is_a_failed_tracker(plant):
+    plant("")
+    with pytest.warns(RuntimeWarning, match="was not sent: A result cannot hold 1j"):
+        observer = TrackerObserver(["mlflow"])
+        result = attrs.evolve(run("numpy", "linear", **QUICK), hardware=({"count": 1j},))
+        with pytest.raises(DocumentError, match="A result cannot hold 1j, a complex"):
+            send(result, "mlflow")
+        observer.dlperf_result(result=result)

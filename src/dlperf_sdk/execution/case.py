@@ -187,7 +187,7 @@ class Case(CaseRecord):
         if write and self.directory is not None:
             try:
                 self.directory.write_result(result)
-            except (DocumentError, TypeError) as error:
+            except DocumentError as error:
                 raise InvalidRecord(f"The result of {self.id} was not written: {error}") from error
         if result.failure is not None:
             self.observers.notify("dlperf_error", run_id=self.id, failure=result.failure)

@@ -62,8 +62,8 @@ def result_to_dict(result: Result) -> dict[str, Any]:
     It shares nothing mutable with the result, and is not checked against the schema.
 
     Raises:
-        TypeError: A plugin put a value into the result that JSON cannot represent.
-        DocumentError: The result is in the store, and its records cannot be read.
+        DocumentError: The result is in the store, and its records cannot be read; or a plugin put a value into the
+            result that JSON cannot represent.
     """
     return {"schema_version": RESULT_VERSION, **_fields(result)}
 
@@ -75,7 +75,7 @@ def result_to_dict_without_records(result: Result) -> dict[str, Any]:
     is not checked against the schema.
 
     Raises:
-        TypeError: A plugin put a value into the result that JSON cannot represent.
+        DocumentError: A plugin put a value into the result that JSON cannot represent.
     """
     numbers = list(attempts_of(result.repeats))
     return {**result_to_dict(attrs.evolve(result, repeats=())), "repeats": numbers}
@@ -85,7 +85,7 @@ def record_to_dict(record: Record) -> dict[str, Any]:
     """Return a record as a document (a dict of JSON values) of the schema `worker-record`, as trainers write it.
 
     Raises:
-        TypeError: The record holds a value that JSON cannot represent.
+        DocumentError: The record holds a value that JSON cannot represent.
     """
     return {"schema_version": RECORD_VERSION, **_fields(record)}
 
@@ -102,8 +102,8 @@ def to_plain(value: Any) -> Any:
     becomes text: `nan`, `inf`, `-inf`.
 
     Raises:
-        TypeError: The value, or a part of it, is neither a JSON value nor an attrs instance.
-        DocumentError: The value holds repeats in the store whose records cannot be read.
+        DocumentError: The value holds repeats in the store whose records cannot be read; or the value, or a part of it,
+            is neither a JSON value nor an attrs instance.
     """
     if value is None or isinstance(value, str | int):
         return value
@@ -116,8 +116,9 @@ def to_plain(value: Any) -> Any:
     if attrs.has(type(value)):
         write = _WRITERS.get(type(value), _fields)
         return write(value)
-    raise TypeError(
-        f"a result cannot hold {format_value(value)}, a {type(value).__name__}: JSON has no such value"
+    raise DocumentError(
+        f"A result cannot hold {format_value(value)}, a {type(value).__name__}: JSON has no such value. Report it to "
+        "the plugin that has put it there."
     )
 
 

@@ -62,8 +62,8 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
         users: Names of users to replace besides those that the result is known to hold.
 
     Raises:
-        DocumentError: The result's records cannot be read, or the result breaks its schema.
-        TypeError: The result holds a value that JSON cannot represent.
+        DocumentError: The result's records cannot be read, or the result breaks its schema; or the result holds a value
+            that JSON cannot represent.
     """
     document = result_to_dict(result)
     words = _vocabulary(result)
@@ -90,7 +90,7 @@ def make_redactor_of(
         users: Names of further users to replace.
 
     Raises:
-        TypeError: A result holds a value that JSON cannot represent.
+        DocumentError: A result holds a value that JSON cannot represent.
     """
     places: dict[tuple[str, ...], None] = dict.fromkeys((host,) for host in hosts)
     people, words = [*users], _schema_words()

@@ -339,8 +339,8 @@ class Result:
         The dict shares nothing mutable with the result.
 
         Raises:
-            DocumentError: The result is in the store, and its records cannot be read.
-            TypeError: A plugin put a value into the result that JSON cannot represent.
+            DocumentError: The result is in the store, and its records cannot be read; or a plugin put a value into the
+                result that JSON cannot represent.
         """
         from dlperf_sdk.results.convert import result_to_dict
 

@@ -137,8 +137,8 @@ class RunDirectory:
         all records, and no attempt is written.
 
         Raises:
-            DocumentError: The result breaks its own schema, or records that must be copied cannot be read.
-            TypeError: The result holds a value that JSON cannot represent.
+            DocumentError: The result breaks its own schema, or records that must be copied cannot be read; or the
+                result holds a value that JSON cannot represent.
             StoreError: A file cannot be written.
         """
         numbers = attempts_of(result.repeats)

@@ -153,8 +153,8 @@ class PostgresqlDatabase(ResultDatabase):
             version: The version of the result's file: when it was changed, and its size.
 
         Raises:
-            DocumentError: PostgreSQL cannot hold this result, or its records cannot be read.
-            TypeError: The result holds a value that JSON cannot represent.
+            DocumentError: PostgreSQL cannot hold this result, or its records cannot be read; or the result holds a
+                value that JSON cannot represent.
             StoreError: The database cannot be used, or its tables are of another version.
         """
         document = pack(result)

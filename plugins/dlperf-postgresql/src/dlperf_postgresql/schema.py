@@ -148,8 +148,8 @@ def pack(result: Result) -> bytes:
     """Return a complete result, with its records, as JSON in UTF-8, compressed with zlib.
 
     Raises:
-        DocumentError: The records cannot be read, or the compressed result is larger than 256 MiB.
-        TypeError: The result holds a value that JSON cannot represent.
+        DocumentError: The records cannot be read, or the compressed result is larger than 256 MiB; or the result holds
+            a value that JSON cannot represent.
     """
     document = zlib.compress(json.dumps(result.to_dict()).encode())
     if len(document) > _LARGEST:

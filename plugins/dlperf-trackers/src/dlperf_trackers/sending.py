@@ -53,8 +53,7 @@ def send(
             also any subclass.
         TrackerFailed: The tracker did not take the result. The message has no credentials. After `timeout` seconds, the
             error is its subclass TrackerTimedOut.
-        DocumentError: The result's records cannot be read.
-        TypeError: The result holds a value that JSON cannot represent.
+        DocumentError: The result's records cannot be read; or the result holds a value that JSON cannot represent.
         OSError: The process cannot be started, or there is no room for temporary files.
     """
     destination = parse_destination(tracker) if isinstance(tracker, str) else tracker
