@@ -50,10 +50,10 @@ def valid_attempt(event: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
         **{"event": event.get("event"), "attempt": event.get("attempt")},
         **{"status": failure.kind, "failure": to_plain(failure), "records": [], "series": [], "exits": []},
     }
-    given = event.get("records")
+    reported = event.get("records")
     records = [
         record
-        for record in (given if isinstance(given, list) else ())
+        for record in (reported if isinstance(reported, list) else ())
         if _is_attempt({**bare, "records": [record]}) and record["attempt"] == event.get("attempt")
     ]
     attempt = {**bare, "records": records}
