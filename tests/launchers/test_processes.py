@@ -109,6 +109,22 @@ def test_a_failure_is_of_a_node_that_may_have_printed_it(named, nodes, node):
     assert json.loads(stream_events.start_failure(line, nodes))["failure"]["node"] == node
 
 
+HANGING = (sys.executable, "-c", "import time; time.sleep(3600)")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_a_command_that_hangs_is_not_waited_for_before_its_agent_has_joined(bundle, monkeypatch, is_ready):
+    """Such as an ssh whose host accepts a connection and does not answer."""
+    unused = "_START_STOP_TIMEOUT" if is_ready else "STOP_TIMEOUT"
+    monkeypatch.setattr(processes, unused, 3600.0)
+    monkeypatch.setattr(processes, "STOP_TIMEOUT" if is_ready else "_START_STOP_TIMEOUT", 0.1)
+    ready = ['{"event": "agents-ready", "nodes": []}'] if is_ready else []
+    first = ("printf", "%s\\n", *ready, '{"event": "ended", "status": "lost-node", "failure": null}')
+    with processes.run_commands([first, HANGING], bundle) as lines:
+        assert [json.loads(line)["event"] for line in lines][-2:] == ["ended", "diagnostics"]
+
+
 def test_a_greeting_is_no_sign_of_an_agent(bundle):
     """After a sign of life, an agent may be silent for 15 seconds only, and its start may take longer."""
     slow = ("sh", "-c", """printf 'Welcome'; sleep 1; echo; echo '{"event": "heartbeat"}'; cat >/dev/null""")

@@ -24,10 +24,14 @@ from dlperf_sdk.worker.exhaustion import describe_exhaustion
 
 STOP_TIMEOUT = 10.0
 """Seconds for the agents to end after their standard input has closed; three of these are for their workers."""
+_START_STOP_TIMEOUT = 2.0
+"""The same before all agents have joined: there are no workers, and a command may hang, such as ssh."""
 _SETTLE = 5.0
 """Seconds after the failure of a node's command in which agent 0 may report the cause."""
 _POLL = 0.5
 """Seconds between two checks of the processes of the other nodes than the first."""
+_READY = b'{"event": "agents-ready"'
+"""How the line begins that agent 0 prints when all agents have joined."""
 _PART = 1 << 16
 """Bytes that are read at a time."""
 _SPARE_DESCRIPTORS = 16
@@ -50,8 +54,8 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
       with the failure.
 
     On exit, the context manager closes the standard inputs, which ends the agents, and kills a command that has not
-    ended after `STOP_TIMEOUT` (10) seconds. The agents of a killed command end themselves, because they no longer get
-    heartbeats.
+    ended after `STOP_TIMEOUT` (10) seconds; after 2 seconds if there are several and not all agents have joined. The
+    agents of a killed command end themselves, because they no longer get heartbeats.
 
     Each command needs one file descriptor, for its standard input. The commands share the file of the bundle, the
     thread that writes the bundle, the pipe for the output of all but the first, and the file of standard error.
@@ -66,7 +70,7 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
     """
     _check_descriptors(len(commands))
     processes: list[subprocess.Popen[bytes]] = []
-    stopped = threading.Event()
+    stopped, are_ready = threading.Event(), threading.Event()
     with contextlib.ExitStack() as files:
         diagnostics = files.enter_context(tempfile.TemporaryFile())
         content = files.enter_context(bundle.open("rb"))
@@ -86,14 +90,16 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
                 pipes.append(process.stdin)
             shared_output.close()
             feeding.start()
-            yield _read_lines(processes, output, diagnostics)
+            yield _read_lines(processes, output, diagnostics, are_ready)
         finally:
             stopped.set()
             if feeding.ident is not None:
                 feeding.join()
             for pipe in pipes:
                 pipe.close()
-            _stop(processes)
+            # A single command starts all nodes, and may need time to end them.
+            has_workers = are_ready.is_set() or len(processes) == 1
+            _stop(processes, STOP_TIMEOUT if has_workers else _START_STOP_TIMEOUT)
 
 
 def start_command(command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -135,8 +141,8 @@ def _open_pipe() -> tuple[IO[bytes], IO[bytes]]:
     return os.fdopen(reading, "rb"), os.fdopen(writing, "wb")
 
 
-def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    wait_or_kill(processes, STOP_TIMEOUT)
+def _stop(processes: Sequence[subprocess.Popen[bytes]], timeout: float) -> None:
+    wait_or_kill(processes, timeout)
     for process in processes:
         if process.stdout is not None:
             process.stdout.close()
@@ -157,7 +163,10 @@ def wait_or_kill(processes: Iterable[subprocess.Popen[bytes]], timeout: float) -
 
 
 def _read_lines(
-    processes: Sequence[subprocess.Popen[bytes]], output: IO[bytes], diagnostics: IO[bytes]
+    processes: Sequence[subprocess.Popen[bytes]],
+    output: IO[bytes],
+    diagnostics: IO[bytes],
+    are_ready: threading.Event,
 ) -> Iterator[bytes]:
     """Yield the lines that the first process prints, which carries agent 0's stream, until it ends.
 
@@ -167,6 +176,7 @@ def _read_lines(
         processes: The processes.
         output: What the others than the first print, such as the greetings of their shells.
         diagnostics: What all of them wrote to standard error.
+        are_ready: This event is set when all agents have joined.
     """
     first, *others = processes
     assert first.stdout is not None
@@ -190,7 +200,10 @@ def _read_lines(
                         return
                     continue
                 # A long line counts as a heartbeat before it is complete.
-                yield from buffer.add(data) or ([HEARTBEAT] if buffer.may_be_event() else [])
+                added = buffer.add(data)
+                if not are_ready.is_set() and any(line.startswith(_READY) for line in added):
+                    are_ready.set()
+                yield from added or ([HEARTBEAT] if buffer.may_be_event() else [])
                 if not data:
                     yield diagnostics_event(diagnostics)
                     return
