@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_published import NAMES, SOURCES
 
+from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.cli import main
 from dlperf_sdk.interfaces.collection import Figures
 from dlperf_sdk.reports import collection_page, markdown
@@ -165,6 +166,20 @@ def test_fp16_under_amp_and_another_model_under_v1_5_are_detected():
     other = wrong("dlperf-v1.0", "model is resnet50-v1b")
     assert {d.cell.column for d in other} == {"MXNet"}
     assert len(other) == 2 * 2 * 4  # report and workbook, fp32 and AMP
+
+
+def test_each_case_that_ran_out_of_memory_has_figures_at_other_batch_sizes():
+    collection = COLLECTION["dlperf-v1.0"]
+    stated = collection.out_of_memory()
+    assert len(stated) == 6 and COLLECTION["tensorpack"].out_of_memory() == ()
+    for case in stated:
+        sizes = {
+            figure.batch_size
+            for figure in collection.figures
+            if case.applies_to(Case.from_source(figure).facts)
+        }
+        assert sizes and case.batch_size not in sizes
+        assert "OOM" in SOURCES[case.document, case.line]
 
 
 def test_column_with_numbers_of_another_batch_size_is_detected():

@@ -127,7 +127,33 @@ class Disagreement:
     figures: int = 0
     """Number of figures that break the protocol; 0 for a cell."""
     is_rounding: bool = False
-    """True if the printed number is at most one unit of its last digit away from the computed one, rounded like it."""
+    """True if the printed number, read with the decimals of its table, is at most one unit of the last one away from
+    the computed number."""
+
+
+@frozen
+class OutOfMemory:
+    """A case that ran out of memory, as its source states. It has no figure."""
+
+    facts: Mapping[str, Any]
+    """Facts in which the figures of the case at other batch sizes agree with it; a value of None: the source does not
+    state the fact. The source names no topology."""
+    batch_size: int
+    """Batch size per device that ran out of memory."""
+    statement: str
+    """The source's words."""
+    document: str
+    """Path or title of the document with the statement."""
+    line: int
+    """Line in the document, counted from 1."""
+
+    def applies_to(self, facts: Mapping[str, Any]) -> bool:
+        """Return True if a case with these facts is the case that ran out of memory, but for batch size and topology.
+
+        Args:
+            facts: Facts of the case: name → value.
+        """
+        return all(facts.get(name) == value for name, value in self.facts.items())
 
 
 class Collection(ABC):
@@ -166,11 +192,10 @@ class Collection(ABC):
         """
         return ()
 
-    def out_of_memory(self) -> Sequence[tuple[str, str]]:
-        """Return the statements of the source on cases that ran out of memory.
+    def out_of_memory(self) -> Sequence[OutOfMemory]:
+        """Return the cases that ran out of memory, as the source states.
 
-        Each is a pair of texts: the statement, and its place as `DOCUMENT:LINE`. The base class returns an empty
-        sequence.
+        The base class returns an empty sequence.
         """
         return ()
 

@@ -254,7 +254,7 @@ QUESTIONS = {
     "best batch size of ResNet-50 for TensorFlow": (
         "Batch sizes: resnet50",
         "tr",
-        r"1n1d\W*tensorflow",
+        r"1n1d\W*tensorflow 2",
         "256 (1.15×)",
     ),
     "how often the source contradicts itself": (

@@ -468,19 +468,44 @@ def test_labels_do_not_repeat_the_facet_in_the_title():
 
 
 def test_a_series_without_a_figure_on_a_topology_is_listed_with_what_ran_out_of_memory():
-    *stated, sortable = section("Not measured").items
+    part = section("Not measured")
+    sortable, words = part.items
     assert (
         sortable.table.title == "15 of 67 series have a figure on each of 1n1d, 1n2d, 1n4d, 1n8d, 2n8d, 4n8d"
     )
-    assert sum(len(row["batch sizes"].split(", ")) for row in rows_of(sortable)) == 67 - 15
+    lacking = [row for row in rows_of(sortable) if row["why"] == "not stated"]
+    assert sum(len(row["batch sizes"].split(", ")) for row in lacking) == 67 - 15
+    assert part.answer == "7 cases ran out of memory (OOM); 52 of 67 series lack a topology."
     (row,) = (
         row for row in rows_of(sortable) if row["case"] == "oneflow 0.1.9" and row["model"] == "bert-base"
     )
     assert (row["batch sizes"], row["no figure on"]) == ("24, 32, 48, 64, 96", "1n2d, 1n4d")
-    assert len(stated) == 2 and all("OOM" in paragraph.text for paragraph in stated)
-    assert stated[0].text.startswith(
-        "Out of memory (README.md (summary):61): “AMP throughput of TensorFlow 1.x"
-    )
+    exhausted = [row for row in rows_of(sortable) if row["why"].startswith("out of memory (OOM)")]
+    names = ("model", "precision", "batch sizes")
+    assert {(row["case"].split()[0], *(row[name] for name in names)) for row in exhausted} == {
+        ("tensorflow", "resnet50", "amp-fp16", "256"),
+        ("paddle", "resnet50", "amp-fp16", "224"),
+        ("paddle", "resnet50", "amp-fp16", "256"),
+        ("tensorflow", "bert-base", "amp-fp16", "96"),
+        ("mxnet", "bert-base", "fp32", "96"),
+    }
+    (notes,) = words.items
+    assert notes.texts[0].startswith("README.md (summary):61: “AMP throughput of TensorFlow 1.x")
+    assert {re.search(r"\[(\d+)\]", row["why"])[1] for row in exhausted} == {"1", "2", "3", "4"}
+
+
+def test_what_ran_out_of_memory_stands_among_the_batch_sizes():
+    resnet, bert = section("Batch sizes: resnet50"), section("Batch sizes: bert-base")
+    rows = [row for row in rows_of(resnet.items[1]) if row["topology"] == "4n8d"]
+    (dali,) = (row for row in rows if "paddle" in row["case"] and "dali" in row["case"])
+    exhausted = "out of memory\n(OOM)"
+    assert [dali[f"batch {size}"] for size in (196, 224, 256)] == ["11,618", exhausted, exhausted]
+    cells = {row["case"]: row["batch 96"] for row in rows_of(bert.items[1]) if row["topology"] == "1n8d"}
+    assert cells["tensorflow 1.15.2 amp-fp16"] == cells["mxnet 1.6.0 fp32 no clipping"] == exhausted
+    # With XLA the same batch was measured.
+    assert cells["tensorflow 1.15.2 amp-fp16 xla"] == "3,560"
+    assert resnet.answer == "4 cases ran out of memory (OOM) at batch 224 and 256."
+    assert bert.answer == "2 cases ran out of memory (OOM) at batch 96."
 
 
 def test_a_table_that_is_hardly_longer_than_a_page_has_no_pages():

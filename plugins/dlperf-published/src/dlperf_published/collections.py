@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from dlperf_published import disagreements, source_data, tables_page, tensorpack
+from dlperf_published import disagreements, out_of_memory, source_data, tables_page, tensorpack
 from dlperf_published.protocol_deviations import protocol_deviations
-from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures
+from dlperf_sdk.interfaces.collection import Collection, Disagreement, Figures, OutOfMemory
 from dlperf_sdk.reports.blocks import Block
 from dlperf_sdk.spec.protocol import PROTOCOLS
 
@@ -46,13 +46,9 @@ class _Stored(Collection):
         cells = tuple(mismatch.to_disagreement() for mismatch in disagreements.mismatches(self.figures))
         return (*protocol_deviations(self.figures, self.prescribed), *cells)
 
-    def out_of_memory(self) -> tuple[tuple[str, str], ...]:
-        """Return the footnotes and observations that mention `OOM`, each with its document and line."""
-        return tuple(
-            (cell.text, f"{cell.document}:{cell.line}")
-            for cell in source_data.load_printed_cells(self.name)
-            if cell.table in ("footnotes", "observations") and "OOM" in cell.text
-        )
+    def out_of_memory(self) -> tuple[OutOfMemory, ...]:
+        """Return the cases that ran out of memory, as the documents of the source state."""
+        return out_of_memory.out_of_memory(self.name)
 
     def count_printed_cells(self) -> int:
         """Return the number of printed cells of all tables, and of printed speedups."""

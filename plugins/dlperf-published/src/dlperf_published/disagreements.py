@@ -102,7 +102,7 @@ def cells(figures: Figures) -> tuple[Printed, ...]:
         for figure in figures
         if figure.printed_speedup is not None
     )
-    statements = ("observations", "footnotes")
+    statements = ("observations", "footnotes", "memory")
     return (
         tuple(cell for cell in load_printed_cells(figures.collection) if cell.table not in statements)
         + column

@@ -64,7 +64,10 @@ def page(collection: Collection) -> Page:
         framework_pairs.section(distinct, ranked, collection.printed_names),
         scaling.section(by_workload),
         effects.section(distinct, estimates, collection.printed_names),
-        *(evolve(section, folded=True) for section in sweeps.sections(merged)),
+        *(
+            evolve(section, folded=True)
+            for section in sweeps.sections(merged, out_of_memory=collection.out_of_memory())
+        ),
         _summary(collection),
         not_measured.section(distinct, collection.out_of_memory()),
         Section(

@@ -123,6 +123,8 @@ class Section:
     """Introductory sentences; empty without any."""
     folded: bool = False
     """True if the section is shown after a click on its title."""
+    answer: str = ""
+    """The gist in one line, which a folded section shows beside its title; empty without one."""
 
 
 @frozen

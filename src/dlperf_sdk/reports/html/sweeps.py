@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from dlperf_sdk.analysis.case import Case
+from dlperf_sdk.interfaces.collection import OutOfMemory
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.reports.blocks import Column, Paragraph, Table, interval_cell
+from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table, interval_cell
 from dlperf_sdk.reports.html import line_charts
+from dlperf_sdk.reports.html.not_measured import OUT_OF_MEMORY
 from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section, Sortable
 from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
@@ -17,6 +19,7 @@ from dlperf_sdk.reports.measurement_summary import sort_topologies
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
 from dlperf_sdk.reports.series import Merged, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
+from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.spec.values import TopologySpec
 
@@ -28,7 +31,11 @@ _PAGE_ROWS = 10
 MEMORY = "peak-device-memory"
 
 
-def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = None) -> list[Section]:
+def sections(
+    merged: Sequence[Merged],
+    memory: Mapping[str, Metric] | None = None,
+    out_of_memory: Sequence[OutOfMemory] = (),
+) -> list[Section]:
     """Return the sections on sweeps: one per model if two to four models have sweeps, else one for all models.
 
     A section has a table of the throughput of each batch size and, for each swept size, topology and precision, a plot
@@ -37,6 +44,7 @@ def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = Non
     Args:
         merged: The cases of the report, with the runs of each case merged.
         memory: Id of a result → its peak device memory; None: no plots of memory.
+        out_of_memory: Cases that ran out of memory, which the tables show.
     """
     all_sweeps = sweeps(merged)
     title = _OF_BATCH_SIZES if {sweep.factor for sweep in all_sweeps} == {"batch_size"} else _TITLE
@@ -46,16 +54,20 @@ def sections(merged: Sequence[Merged], memory: Mapping[str, Metric] | None = Non
         by_model.setdefault(str(run.case.facts.get("model", "")), []).append(run)
     if not 1 < len(swept) <= _MOST_MODELS:
         runs = [run for model in by_model if model in swept for run in by_model[model]]
-        return [_section(title, runs, all_sweeps, memory or {})]
+        return [_section(title, runs, all_sweeps, memory or {}, out_of_memory)]
     return [
-        _section(f"{title}: {model}", by_model[model], sweeps(by_model[model]), memory or {})
+        _section(f"{title}: {model}", by_model[model], sweeps(by_model[model]), memory or {}, out_of_memory)
         for model in by_model
         if model in swept
     ]
 
 
 def _section(
-    title: str, merged: Sequence[Merged], all_sweeps: Sequence[Sweep], memory: Mapping[str, Metric]
+    title: str,
+    merged: Sequence[Merged],
+    all_sweeps: Sequence[Sweep],
+    memory: Mapping[str, Metric],
+    out_of_memory: Sequence[OutOfMemory],
 ) -> Section:
     groups: dict[tuple[str, ...], list[Sweep]] = {}
     for sweep in all_sweeps:
@@ -68,26 +80,50 @@ def _section(
         for (*case_names, _), group in ordered[:MAX_WORKLOADS]
     ]
     lede = "A curve is one case with different sizes, which are different work: it is no ranking."
-    return Section(title, (*_batch_sizes(merged), *choose_workload(parts, len(ordered))), lede)
+    items, exhausted = _batch_sizes(merged, out_of_memory)
+    answer = ""
+    if exhausted:
+        sizes = join_names(map(str, sorted({size for sizes in exhausted.values() for size in sizes})))
+        answer = f"{format_count(len(exhausted), 'case')} ran {OUT_OF_MEMORY} at batch {sizes}."
+        lede += " The source names no topology for what ran out of memory."
+    return Section(
+        title,
+        (*items, *choose_workload(parts, len(ordered))),
+        lede,
+        answer=answer,
+    )
 
 
-def _batch_sizes(merged: Sequence[Merged]) -> list[Item]:
-    """Return the cases that have one batch size only, and the throughput of each batch size by topology and case."""
+def _batch_sizes(
+    merged: Sequence[Merged], out_of_memory: Sequence[OutOfMemory]
+) -> tuple[list[Item], dict[str, set[int]]]:
+    """Return items with the throughput of each batch size, and the batch sizes of each case that ran out of memory.
+
+    The items are the cases that have one batch size only, and a table with a row per topology and case.
+    """
     names = labels([run.case for run in merged], ("topology", "batch_size"))
     runs: dict[str, dict[TopologySpec, list[Case]]] = {}
+    exhausted: dict[str, set[int]] = {}
     for name, run in zip(names, merged, strict=True):
         runs.setdefault(name, {}).setdefault(run.case.topology, []).append(run.case)
+        if stated := {case.batch_size for case in out_of_memory if case.applies_to(run.case.facts)}:
+            exhausted[name] = stated
     sizes = {
-        name: sorted({case.batch_size for cases in places.values() for case in cases})
+        name: sorted(
+            {case.batch_size for cases in places.values() for case in cases} | exhausted.get(name, set())
+        )
         for name, places in runs.items()
     }
-    swept = sorted(name for name in runs if len(sizes[name]) > 1)
+    swept = sorted(
+        (name for name in runs if len(sizes[name]) > 1),
+        key=lambda name: (len(sizes[name]) - len(exhausted.get(name, ())) == 1, name),
+    )
     if not swept:
-        return []
+        return [], exhausted
     topologies = sort_topologies(topology for name in swept for topology in runs[name])
     batches = sorted({size for name in swept for size in sizes[name]})
     rows = [
-        (str(topology), name, *_throughputs(runs[name][topology], batches))
+        (str(topology), name, *_throughputs(runs[name][topology], batches, exhausted.get(name, set())))
         for topology in topologies
         for name in swept
         if topology in runs[name]
@@ -96,7 +132,7 @@ def _batch_sizes(merged: Sequence[Merged]) -> list[Item]:
         Column("topology", key=True),
         Column("case", whole=True, key=True),
         *(Column(f"batch {size}", right=True) for size in batches),
-        Column("best"),
+        Column("best", whole=True),
     )
     units = ", ".join(dict.fromkeys(run.case.unit for run in merged))
     title = f"Throughput ({units}) by batch size; best: within 1 %, with its ratio to the smallest"
@@ -108,16 +144,23 @@ def _batch_sizes(merged: Sequence[Merged]) -> list[Item]:
             single.setdefault(f"{facts.get('framework')} {facts.get('precision')}", set()).update(sizes[name])
     if single:
         listed = [f"{name} ({', '.join(map(str, sorted(batches)))})" for name, batches in single.items()]
-        return [Paragraph(f"Cases of one batch size only: {', '.join(listed)}.", "quiet"), table]
-    return [table]
+        return [Paragraph(f"Cases of one batch size only: {', '.join(listed)}.", "quiet"), table], exhausted
+    return [table], exhausted
 
 
-def _throughputs(cases: Sequence[Case], batches: Sequence[int]) -> list[str]:
-    """Return the throughput of a case with each batch size, and the best batch sizes with their ratio."""
+def _throughputs(
+    cases: Sequence[Case], batches: Sequence[int], exhausted: Collection[int]
+) -> list[Cell | str]:
+    """Return the throughput of a case with each batch size, and the best batch sizes with their ratio.
+
+    A batch size that ran out of memory has that in place of the throughput.
+    """
     scale = common_scale([case.throughput for case in cases], "")
     ordered = sorted(cases, key=lambda case: case.throughput)
-    by_size = {case.batch_size: scale.format_alone(case.throughput) for case in ordered}
-    return [*(by_size.get(size, "") for size in batches), _best(cases)]
+    # In two lines it makes the column no wider.
+    cells: dict[int, Cell | str] = dict.fromkeys(exhausted, Cell(OUT_OF_MEMORY.replace(" (", "\n("), "doubt"))
+    cells |= {case.batch_size: scale.format_alone(case.throughput) for case in ordered}
+    return [*(cells.get(size, "") for size in batches), _best(cases)]
 
 
 def _best(cases: Sequence[Case]) -> str:
