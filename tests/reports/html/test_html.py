@@ -932,7 +932,7 @@ def test_an_effect_that_depends_on_the_hardware_and_the_number_of_devices_says_s
     assert row["effect"] == "real (images) ÷ synthetic" and row["ratio"] == "1.00×; pairs 0.92× to 1.02×"
     assert row["rests on"] == ("tensorflow1: 32 pairs (8 cases on 4 topologies), without a common direction")
     assert "95 % interval" not in titles
-    by_topology = part.items[2].table
+    by_topology = part.items[1].table
     titles = [column.title for column in by_topology.columns]
     assert titles[1:6] == ["framework", "model", "hardware", "batch size", "settings"]
     assert titles[6:] == ["1n1d", "1n2d", "1n4d", "1n8d"]
@@ -956,18 +956,19 @@ def test_an_effect_names_what_changed_along_with_the_setting():
 
 
 def test_the_precision_of_a_framework_with_other_batch_sizes_is_compared_and_marked():
-    folds = [item for item in section(page_of("dlperf-v1.0"), "Effects").items if isinstance(item, Folded)]
-    own, _ = folds[0].items
-    assert (
-        folds[0].title == "amp-fp16 and fp16 against fp32 at other batch sizes: the effect of both together"
-    )
-    rows = [[cell.text for cell in row] for row in own.table.rows]
-    (torch,) = (row for row in rows if row[0].startswith("torch") and row[1:3] == ["resnet50", "1n1d"])
-    assert torch[4:] == [
-        "827.9 img/s (amp-fp16, batch 256, loss scale static)",
-        "367.3 img/s (fp32, batch 128)",
-        "2.25×",
+    """No fold hides it, and both batch sizes stand beside the ratio."""
+    own = section(page_of("dlperf-v1.0"), "Effects").items[2].table
+    assert own.title.startswith("The precision and its batch size together")
+    titles = [column.title for column in own.columns]
+    assert titles[5:] == ["1n1d", "1n2d", "1n4d", "1n8d", "2n8d", "4n8d"]
+    rows = {tuple(cell.text for cell in row[:4]): [cell.text for cell in row[4:]] for row in own.rows}
+    effect = "amp-fp16 ÷ fp32"
+    assert rows[effect, "oneflow 0.2.0", "resnet50", "256 ÷ 128"][1:] == [
+        *("3.70×", "–", "–", "3.40×", "2.86×", "2.67×"),
     ]
+    torch = [[cell.text for cell in row] for row in own.rows if row[1].text.startswith("torch")]
+    (static,) = (row for row in torch if row[2] == "resnet50" and "static loss scale" in row[4])
+    assert static[5:] == ["2.25×", "–", "2.24×", "2.23×", "–", "–"]
 
 
 def test_each_rule_for_an_interval_is_named_once():
@@ -986,7 +987,7 @@ def test_each_rule_for_an_interval_is_named_once():
 def test_effect_row_has_factor_size_and_certainty():
     """Before the plot, and before the batch sizes, which are sweeps."""
     part = section(page_of("dlperf-v1.0"), "Effects")
-    (table, _, _, batches, by_topology, *_) = part.items
+    (table, _, _, by_topology, batches, *_) = part.items
     assert by_topology.table.title.endswith("both sides have the same batch size")
     # Parentheses are the notation of intervals, which none of these ratios has.
     assert not any(re.search(r"\([0-9.]+ – ", cell.text) for row in table.rows for cell in row)
@@ -994,15 +995,17 @@ def test_effect_row_has_factor_size_and_certainty():
     assert next(iter(rows)) == "xla ÷ no compiler, resnet50, tensorflow only"
     assert rows["xla ÷ no compiler, resnet50, tensorflow only"] == [
         "1.24×; pairs 1.18× to 1.27×",
+        "no interval: 1 framework; repeats not stated",
         "tensorflow 1.15.2: 5 topologies of one case, all faster",
         "amp-fp16, batch size 224",
     ]
     (row,) = (row for row in by_topology.table.rows if row[0].text == "xla ÷ no compiler, resnet50")
     assert [cell.text for cell in row[1:5]] == ["tensorflow", "resnet50", "224", "–"]
     assert [cell.text for cell in row[5:]] == ["1.27×", "–", "1.23×", "1.24×", "1.24×", "1.18×"]
-    assert rows["amp-fp16 ÷ fp32, resnet50, tensorflow only"][2].endswith("batch size 128")
-    assert rows["amp-fp16 ÷ fp32, bert-base"][:2] == [
+    assert rows["amp-fp16 ÷ fp32, resnet50, tensorflow only"][3].endswith("batch size 128")
+    assert rows["amp-fp16 ÷ fp32, bert-base"][:3] == [
         "2.68×; pairs 1.24× to 3.42×",
+        "no interval: 3 frameworks; 6 or 7 repeats, or not stated",
         "20 pairs, all faster, of 3 frameworks (oneflow 2.68×, mxnet 2.72×, paddle 1.74×)",
     ]
     assert "the pairs describe these cases only" in part.lede

@@ -277,7 +277,7 @@ def test_only_a_case_that_is_equal_in_all_but_its_loader_shows_that_the_loader_i
 
 
 def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
-    table, unpaired, box, *_ = section("Effects").items
+    table, unpaired, own, *_ = section("Effects").items
     rows = {row["effect"]: row["rests on"] for row in rows_of(table)}
     assert (
         rows["xla ÷ no compiler, resnet50, tensorflow only"]
@@ -291,23 +291,22 @@ def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
     assert unpaired.text == (
         "No pair at equal batch size and settings: amp-fp16 ÷ fp32, resnet50: oneflow (batch 256 ÷ 96, 128, 144), "
         "mxnet (batch 256 ÷ 128), torch (batch 256 ÷ 128), paddle (batch 196, 224 ÷ 128); amp-fp16 ÷ fp32, bert-base: "
-        "torch (batch 64, 96 ÷ 32, 48), tensorflow (batch 64, 96 ÷ 32, 48). The box below has the ratio of "
+        "torch (batch 64, 96 ÷ 32, 48), tensorflow (batch 64, 96 ÷ 32, 48). The next table has the ratio of "
         "the precisions at these batch sizes."
     )
-    assert isinstance(box, Folded) and "at other batch sizes" in box.title
+    assert isinstance(own, Sortable) and own.table.title.startswith(
+        "The precision and its batch size together"
+    )
 
 
 def test_a_precision_at_its_own_batch_size_names_the_compiler_of_both_sides():
-    (fold,) = own_batch_sizes.precisions_at_own_batch_sizes(
+    (table,) = own_batch_sizes.precisions_at_own_batch_sizes(
         [Case.from_source(figure) for figure in figures()]
     )
-    table, explanation = fold.items
-    assert not any("fastest of the precision" in column.title for column in table.table.columns)
-    row = next(
-        row for row in rows_of(table) if "183.2 seq/s" in row["the precision at its fastest batch size"]
-    )
-    assert row["settings"].endswith("no compiler")
-    assert "the compiler included" in explanation.text
+    assert table.table.title.endswith("with equal settings")
+    (row,) = (row for row in rows_of(table) if row["batch size"] == "64 ÷ 48")
+    assert row["framework"] == "tensorflow 1.15.2" and row["settings"].endswith("no compiler")
+    assert row["1n1d"] == f"{183.25 / 112.76:.2f}×"
 
 
 def test_a_strategy_has_the_name_of_its_source_and_its_effect():
@@ -328,7 +327,9 @@ def test_a_strategy_has_the_name_of_its_source_and_its_effect():
     assert effect["ratio"] == "1.00×; pairs 0.97× to 1.05×" and "of 2 frameworks" in effect["rests on"]
     assert "strategy horovod ÷ replicated (all_reduce), tensorpack only" in rows
     # No row pools loaders.
-    by_topology = next(item for item in answers if isinstance(item, Sortable))
+    (by_topology,) = (
+        item for item in answers if isinstance(item, Sortable) and "same batch size" in item.table.title
+    )
     loaders = {
         (row["framework"], row["settings"]): row["1n8d"]
         for row in rows_of(by_topology)

@@ -9,6 +9,7 @@ from dlperf_sdk.analysis.case import key
 from dlperf_sdk.analysis.effects import Effect, Pair
 from dlperf_sdk.reports.blocks import ABSENT, Cell, Column, Table, interval_cell
 from dlperf_sdk.reports.html.effect_wording import (
+    describe_certainty,
     describe_evidence,
     describe_ratio,
     describe_shared_facts,
@@ -53,8 +54,8 @@ _GROUP_ROWS = 10
 def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Table:
     """Return a table with a row per effect, in the given order, which says whether the setting makes cases faster.
 
-    A row has the name, the ratio, its interval if any effect has one, the evidence, and the facts that all pairs share.
-    Columns without content are left out.
+    A row has the name, the ratio, its interval if any effect has one, how certain it is, the evidence, and the facts that all
+    pairs share. Columns without content are left out.
 
     Args:
         named: The effects, each with its name in front.
@@ -71,7 +72,8 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Ta
                 name,
                 describe_ratio(estimate),
                 *([interval] if has_intervals else []),
-                describe_evidence(estimate, has_intervals),
+                describe_certainty(estimate),
+                describe_evidence(estimate),
                 describe_shared_facts(estimate),
             )
         )
@@ -79,6 +81,7 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Ta
         Column("effect", key=True),
         Column("ratio", whole=True),
         *([Column("95 % interval", right=True)] if has_intervals else []),
+        Column("certainty"),
         Column("rests on"),
         Column("all pairs are of"),
     )
@@ -130,7 +133,7 @@ def tabulate_by_topology(
         for index, fact in enumerate((*_OF_GROUPS, "settings"), 1)
         if fact != "framework" and len({row[index] for row in rows}) == 1
     }
-    title = "The same effects by case and topology; both sides have the same batch size"
+    title = "The same effects by framework, case and topology; both sides have the same batch size"
     table = Table(columns, tuple(rows), title).select([i for i in range(len(columns)) if i not in absent])
     filters = ("effect", *(format_name(fact) for fact in _OF_GROUPS), "settings")
     return (Sortable(table, filters, _GROUP_ROWS),)

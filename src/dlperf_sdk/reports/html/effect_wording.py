@@ -8,7 +8,7 @@ from typing import Any
 from dlperf_sdk.analysis.case import Case, key
 from dlperf_sdk.analysis.effects import Effect
 from dlperf_sdk.reports.blocks import Cell
-from dlperf_sdk.reports.numbers import format_ends
+from dlperf_sdk.reports.numbers import format_count, format_ends
 from dlperf_sdk.reports.series import format_fact
 from dlperf_sdk.reports.wording import describe_strategy, format_value
 from dlperf_sdk.spec.data_source import DATA_SOURCES
@@ -92,14 +92,26 @@ def describe_ratio(estimate: Effect) -> str:
     return f"{estimate.median:.2f}×{extent}"
 
 
-def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
-    """Return a cell with the evidence of an effect: its frameworks or models, its pairs, and perhaps its significance.
+def describe_certainty(estimate: Effect) -> Cell:
+    """Return a cell with the significance of an effect, or that it has no interval, and the repeats of its cases.
 
-    Args:
-        estimate: The effect.
-        has_intervals: True if any effect of the table has an interval. The cell then states the significance, too.
+    The cell is such as `no interval: 1 framework; repeats not stated`, or `significant, p = 0.031; 7 repeats`.
     """
-    significance = describe_significance(estimate)
+    cases = [case for pair in estimate.pairs for case in (pair.a, pair.b)]
+    counts = {case.protocol.repeats or len(case.repeats) for case in cases}
+    stated = " or ".join(str(count) for count in sorted(counts) if count)
+    repeats = "run once" if stated == "1" else f"{stated} repeats" if stated else "repeats not stated"
+    if stated and 0 in counts:
+        repeats += ", or not stated"
+    if estimate.significant is not None:
+        significance = describe_significance(estimate)
+        return Cell(f"{significance.text}; {repeats}", significance.tone)
+    units = "1 pair" if len(estimate.pairs) == 1 else format_count(len(estimate.units), estimate.unit)
+    return Cell(f"no interval: {units}; {repeats}", "doubt")
+
+
+def describe_evidence(estimate: Effect) -> Cell:
+    """Return a cell with the evidence of an effect: its frameworks or models, and its pairs."""
     ratios = [pair.ratio for pair in estimate.pairs]
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
     agreement = f"{'all' if count == len(ratios) else f'{count} of them'} {side}"
@@ -111,7 +123,7 @@ def describe_evidence(estimate: Effect, has_intervals: bool) -> Cell:
         name = " ".join(filter(None, (next(iter(estimate.units)), version)))
         pairs = _count_pairs(estimate)
         text = f"{name}: " + (f"{pairs}, {agreement}" if len(ratios) > 1 else pairs)
-    return Cell(f"{text}; {significance.text}" if has_intervals else text, significance.tone)
+    return Cell(text, "quiet")
 
 
 def _count_pairs(estimate: Effect) -> str:

@@ -45,6 +45,8 @@ _USUAL = {
 _NO_LEVEL = {"strategy": (None, NO_STRATEGY)}
 _OF_WORKLOAD = ("batch_size", "clip_norm")
 """Parts of the workload whose effect is nevertheless estimated."""
+_FEW = 3
+"""Maximum number of effects of batch sizes that stand among the settings, and not in their own table."""
 MAX_EFFECTS = 16
 """Maximum number of effects in the plot."""
 MOST_CASES = 2000
@@ -106,7 +108,9 @@ def section(
     unpaired = [f"{name}: {text}" for name, effect in bare if (text := describe_unpaired(effect, cases))]
     settings = [entry for entry in named if entry[1].factor != "batch_size"]
     batches = [entry for entry in named if entry[1].factor == "batch_size"]
-    hint = " The box below has the ratio of the precisions at these batch sizes." if own_batch_sizes else ""
+    if len(batches) <= _FEW:
+        settings, batches = [*settings, *batches], []
+    hint = " The next table has the ratio of the precisions at these batch sizes." if own_batch_sizes else ""
     items: tuple[Item, ...] = (
         *([tabulate_answers(settings)] if settings else []),
         *(
@@ -115,8 +119,8 @@ def section(
             else []
         ),
         *own_batch_sizes,
-        *([tabulate_answers(batches, "Effects of the batch size")] if batches else []),
         *tabulate_by_topology(bare, printed_names),
+        *([tabulate_answers(batches, "Effects of the batch size")] if batches else []),
         method,
         _plot(named),
         tabulate_pairs(bare),

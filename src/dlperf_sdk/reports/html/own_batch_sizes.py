@@ -5,26 +5,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlperf_sdk.analysis.case import Case, key
-from dlperf_sdk.reports.blocks import Column, Paragraph, Table
-from dlperf_sdk.reports.html.page import Folded, Sortable
-from dlperf_sdk.reports.numbers import quantity
-from dlperf_sdk.reports.series import format_stated
-from dlperf_sdk.reports.wording import join_names
+from dlperf_sdk.reports.blocks import ABSENT, Column, Table
+from dlperf_sdk.reports.html.page import Sortable
+from dlperf_sdk.reports.measurement_summary import sort_topologies
+from dlperf_sdk.reports.series import format_fact, format_stated
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.precision import PRECISIONS
+from dlperf_sdk.spec.values import TopologySpec
 
 _VARYING = {"batch_size", "loss_scale", "precision"}
 """Facts that change with the precision."""
-_PAGE_ROWS = 14
+_SETTINGS = ("implementation", "clip_norm", "input_pipeline", "loader_workers")
+_PAGE_ROWS = 20
 
 
-def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
-    """Return a folded table that compares the fastest case of each precision with the fastest of the default precision.
+def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Sortable, ...]:
+    """Return a table of the fastest case of each precision over that of the default precision, by topology.
 
-    The two cases of a row differ in precision and batch size, perhaps in loss scaling, and in nothing else. So their
-    ratio is the effect of the precision and of the batch size together. The tuple has that one table; it is empty if
-    there is no such pair.
+    The two cases of a ratio differ in precision and batch size, perhaps in loss scaling, and in nothing else. So it is
+    the effect of the precision and of the batch size together. The tuple has that one table; it is empty if there is
+    no such pair.
     """
+    rows: dict[tuple[str, ...], dict[TopologySpec, float]] = {}
+    for case, base in _pairs(cases):
+        rows.setdefault(_describe(case, base), {})[case.topology] = case.throughput / base.throughput
+    if not rows:
+        return ()
+    topologies = sort_topologies(topology for ratios in rows.values() for topology in ratios)
+    models = list(dict.fromkeys(str(case.facts.get("model")) for case in cases))
+    columns = (
+        *(Column(title, key=True) for title in ("effect", "framework", "model", "batch size")),
+        Column("settings"),
+        *(Column(str(topology), right=True) for topology in topologies),
+    )
+    cells = tuple(
+        (
+            *names,
+            *(f"{ratios[topology]:.2f}×" if topology in ratios else ABSENT for topology in topologies),
+        )
+        for names, ratios in sorted(rows.items(), key=lambda row: (models.index(row[0][2]), row[0]))
+    )
+    title = (
+        "The precision and its batch size together: each side at its fastest batch size, with equal settings"
+    )
+    return (Sortable(Table(columns, cells, title), ("effect", "framework", "model"), _PAGE_ROWS),)
+
+
+def _pairs(cases: Sequence[Case]) -> list[tuple[Case, Case]]:
+    """Return the fastest case of each precision with that of the default precision, if their batch sizes differ."""
     groups: dict[tuple[str, ...], list[Case]] = {}
     for case in cases:
         names = sorted(case.identifying_facts() - _VARYING)
@@ -39,53 +67,22 @@ def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Folded, ...]:
         base = fastest.pop(PRECISIONS.default, None)
         if base is not None:
             pairs += [(case, base) for case in fastest.values() if case.batch_size != base.batch_size]
-    pairs.sort(
-        key=lambda pair: (pair[0].topology.devices, str(pair[0].facts.get("model")), pair[0].framework)
-    )
-    rows = [_row(case, base) for case, base in pairs]
-    if not rows:
-        return ()
-    columns = (
-        Column("framework", key=True),
-        Column("model", key=True),
-        Column("topology", key=True),
-        Column("settings", key=True),
-        Column("the precision at its fastest batch size"),
-        Column(f"{PRECISIONS.default} at its fastest batch size"),
-        Column("ratio", right=True),
-    )
-    precisions = join_names(sorted({str(case.facts.get("precision")) for case, _ in pairs}))
-    title = f"{precisions} against {PRECISIONS.default} at other batch sizes: the effect of both together"
-    table = Sortable(Table(columns, tuple(rows)), ("framework", "model", "topology"), _PAGE_ROWS)
-    compiled = Paragraph(
-        "Both sides of a row have the same settings, the compiler included. With another compiler a precision may be "
-        "faster than here.",
-        "quiet",
-    )
-    return (Folded(title, (table, compiled)),)
+    return pairs
 
 
-def _row(case: Case, base: Case) -> tuple[str, ...]:
-    names = ("implementation", "clip_norm", "input_pipeline", "loader_workers")
-    settings = [format_stated(name, case.facts[name]) for name in names if case.facts.get(name) is not None]
+def _describe(case: Case, base: Case) -> tuple[str, ...]:
+    """Return the effect, the framework, the model, the two batch sizes, and the settings of a pair."""
+    settings = [
+        format_stated(name, case.facts[name]) for name in _SETTINGS if case.facts.get(name) is not None
+    ]
     compiler = case.facts.get("compiler", COMPILERS.default)
     settings.append("no compiler" if compiler == COMPILERS.default else str(compiler))
+    if case.facts.get("loss_scale"):
+        settings.append(format_fact("loss_scale", case.facts["loss_scale"]))
     return (
+        f"{case.facts.get('precision')} ÷ {base.facts.get('precision')}",
         case.framework,
         str(case.facts.get("model")),
-        str(case.topology),
+        f"{case.batch_size} ÷ {base.batch_size}",
         ", ".join(settings),
-        _describe(case),
-        _describe(base),
-        f"{case.throughput / base.throughput:.2f}×",
     )
-
-
-def _describe(case: Case) -> str:
-    scale = case.facts.get("loss_scale")
-    parts = [
-        str(case.facts.get("precision")),
-        f"batch {case.batch_size}",
-        *([f"loss scale {scale}"] if scale else []),
-    ]
-    return f"{quantity(case.throughput, case.unit)} ({', '.join(parts)})"
