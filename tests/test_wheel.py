@@ -62,7 +62,7 @@ def test_the_wheel_has_the_templates_of_the_report(unpacked):
     source = ROOT / "src" / "dlperf_sdk" / "reports" / "html" / "templates"
     shipped = unpacked / "dlperf_sdk" / "reports" / "html" / "templates"
     data = {path.name: path.read_bytes() for path in source.iterdir()}
-    assert set(data) == {"page.html", "items.html", "style.css", "behavior.js"}
+    assert set(data) == {"page.html", "items.html", "style.css", "behavior.js", "search.js", "tables.js"}
     assert {path.name: path.read_bytes() for path in shipped.iterdir()} == data
 
 

@@ -9,7 +9,14 @@ from dlperf_sdk.analysis.case import cases
 from dlperf_sdk.analysis.ranking import rankings, unrivaled
 from dlperf_sdk.interfaces.collection import Collection
 from dlperf_sdk.reports.blocks import Paragraph, Table
-from dlperf_sdk.reports.collection_page import KIND, disagreement_block, group_cells, tabulate_causes
+from dlperf_sdk.reports.collection_page import (
+    KIND,
+    count_disagreements,
+    describe_rounding,
+    disagreement_block,
+    group_cells,
+    tabulate_causes,
+)
 from dlperf_sdk.reports.html import (
     differences,
     effects,
@@ -30,7 +37,9 @@ from dlperf_sdk.reports.html.collection_tiles import (
 )
 from dlperf_sdk.reports.html.page import Page, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import describe_protocols, summary_table
+from dlperf_sdk.reports.numbers import format_count
 from dlperf_sdk.reports.series import merge, workloads
+from dlperf_sdk.spec.stated_protocol import DEVIATES
 
 _PAGE_ROWS = 20
 FACTORS = (
@@ -59,6 +68,7 @@ def page(collection: Collection) -> Page:
     ranked, estimates = rankings(distinct), effects.estimate_effects(distinct, FACTORS)
     disagreements = disagreement_block(collection)
     cells = group_cells(collection.disagreements())
+    checked = format_count(collection.count_printed_cells(), "printed cell")
     sections = (
         leaders.section(ranked, unrivaled(distinct)),
         framework_pairs.section(distinct, ranked, collection.printed_names),
@@ -78,6 +88,9 @@ def page(collection: Collection) -> Page:
                 else (disagreements,)
             ),
             folded=isinstance(disagreements, Table),
+            answer=f"Wrong of {checked}: {count_disagreements(cells)}{describe_rounding(cells)}."
+            if cells
+            else "",
         ),
         every_figure.section(collection),
         intervals.section(merged, ranked),
@@ -115,6 +128,8 @@ def _summary(collection: Collection) -> Section:
     filters = ("framework", "implementation", "model", "precision", every_figure.PROTOCOL_CHECK)
     table = Sortable(summary_table(figures, prescribed), filters, _PAGE_ROWS)
     if prescribed is None:
-        return Section(SUMMARY_TITLE, (table,))
+        return Section(SUMMARY_TITLE, (table,), folded=True)
     text = Paragraph(describe_protocols(figures, prescribed, collection.disagreements()), "doubt")
-    return Section(SUMMARY_TITLE, (text, table))
+    deviating = sum(figure.protocol.check(prescribed) == DEVIATES for figure in figures)
+    answer = f"{deviating} of {format_count(len(figures), 'figure')} deviate from the prescribed protocol."
+    return Section(SUMMARY_TITLE, (text, table), folded=True, answer=answer)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
 from dlperf_sdk.documents.json_values import replace_control_characters
-from dlperf_sdk.reports.blocks import Cell
+from dlperf_sdk.reports.blocks import ABSENT, Cell
 from dlperf_sdk.reports.html.page import Sortable
 
 LONGEST = 300
@@ -20,6 +21,11 @@ LONGEST_PROSE = 2000
 _LONG_WORD = 48
 _PROSE = 80
 """Number of characters from which a cell of a sortable table gets a wide column."""
+_BRIEF = 24
+"""Maximum number of characters of a cell that shares a line with others on a narrow screen."""
+
+_MARK = re.compile(r" (?=(?:\*|\[\d+\])$)", re.MULTILINE)
+"""Space before a mark at the end of a line."""
 
 # Characters that could end the element or begin another, or that JavaScript refuses.
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
@@ -28,9 +34,12 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 def text(value: str, longest: int = LONGEST) -> str:
     """Return a text for the page: with control characters replaced, and cut if it is long. It is not escaped for HTML.
 
-    A text of more than `longest` characters is cut there; `…` and its original length follow.
+    A text of more than `longest` characters is cut there; `…` and its original length follow. A mark such as `[1]` or
+    `*` at the end of a line stays on the line of the word before it.
     """
-    visible = replace_control_characters(value)
+    visible = _MARK.sub(
+        "\N{NO-BREAK SPACE}", replace_control_characters(value.replace("\N{NO-BREAK SPACE}", " "))
+    )
     return visible if len(visible) <= longest else f"{visible[:longest]}… ({len(visible):,} letters)"
 
 
@@ -64,12 +73,17 @@ def _digest(script: str) -> str:
 def classes(cell: Cell) -> str:
     """Return the CSS classes of a cell, separated by spaces.
 
-    They are its tone, and `long` for a word of more than 48 characters, or else `prose` for a text of more than 80.
+    They are its tone, and `long` for a word of more than 48 characters, or else `prose` for a text of more than 80,
+    `brief` for one of at most 24, or `absent` in place of a missing value.
     """
+    if cell == ABSENT:
+        return f"{cell.tone} absent"
     longest = max(map(len, cell.text.split()), default=0)
     if longest > _LONG_WORD:
         return f"{cell.tone} long"
-    return f"{cell.tone} prose" if len(cell.text) > _PROSE else cell.tone
+    if len(cell.text) > _PROSE:
+        return f"{cell.tone} prose"
+    return f"{cell.tone} brief" if len(cell.text) <= _BRIEF else cell.tone
 
 
 def filters(sortable: Sortable) -> list[int]:

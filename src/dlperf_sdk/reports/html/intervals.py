@@ -58,4 +58,7 @@ def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
         *describe_leads_without_interval(rankings),
         Table(columns, rows, "The rule of each kind of interval"),
     )
-    return Section(TITLE, items, lede, folded=True)
+    answer = f"{with_interval:,} of {format_count(len(merged), 'throughput')}"
+    if rankings:
+        answer += f" and {leads} of {format_count(len(rankings), 'lead')}"
+    return Section(TITLE, items, lede, folded=True, answer=f"{answer} have an interval.")

@@ -26,6 +26,8 @@ from dlperf_sdk.reports.html.palette import Palette
 if TYPE_CHECKING:
     import jinja2
 
+_BEHAVIOR = ("search.js", "tables.js", "behavior.js")
+"""Files of the page's own script, which is one block of statements."""
 _NEEDED = ("altair", "jinja2", "vl_convert")
 _KINDS = (Abreast, Choice, Folded, Heading, Labels, Notes, Paragraph, Plot, Sortable, Table)
 
@@ -50,7 +52,11 @@ def document(page: Page, plot_library: str = "") -> str:
     items = [item for section in page.sections for item in section.items]
     specs = {id(plot): plot.spec for plot in _plots(items)}
     plotted = bool(specs)
-    embedded = [*([plot_script()] if plotted and not plot_library else []), _file("behavior.js")]
+    behavior = "".join(map(_file, _BEHAVIOR))
+    embedded = [
+        *([plot_script()] if plotted and not plot_library else []),
+        f'"use strict";\n{{\n{behavior}}}',
+    ]
     return (
         _environment()
         .get_template("page.html")

@@ -1,0 +1,79 @@
+// The search over the tables of a page. The scripts of the page share one scope: this one, tables.js, behavior.js.
+const root = document.documentElement;
+const make = (tag, properties = {}, ...children) => {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+};
+
+// Other words for what the tables say: `pytorch` finds `torch`.
+const aliases = new Map(Object.entries(JSON.parse(document.getElementById("aliases").textContent)));
+
+// Every table, with a search over its rows, and a function that shows what was found.
+const tables = [];
+const narrow = window.matchMedia("(max-width: 40rem)").matches;
+
+// `32` is meant as a batch size, not as a part of `fp32`: a part of a token counts only if no token is or begins so.
+const ways = [(token, word) => token === word, (token, word) => token.startsWith(word), (token, word) => token.includes(word)];
+// `5716.79` finds `5,716.79`, and `steps,` finds `steps`.
+const tokensOf = (said) => said.toLowerCase().split(/[\s/]+/)
+  .map((token) => token.replace(/^[([]+|[)\],;:]+$/g, "").replace(/(\d),(?=\d{3})/g, "$1"));
+
+// The search over a table: `cells` has the different texts of each column, `rows` the number of each cell in these.
+const searcher = (cells, rows, labels, around) => {
+  let tokens = null;
+  const holdersOf = (word) => {
+    tokens ??= cells.map((column) => column.map(tokensOf));
+    let holders = [];
+    for (const way of ways) {
+      holders = tokens.map((column) => column.map((cell) => cell.some((token) => way(token, word))));
+      if (holders.some((column) => column.includes(true))) break;
+    }
+    return holders;
+  };
+  const isHeld = (holders) => holders.some((column) => column.includes(true));
+  const holdersOfPhrase = (phrase) => cells.map((column) => column.map((said) => said.toLowerCase().includes(phrase)));
+  // `batch 128` finds 128 in the column `batch`, and `torch vs paddle` finds both names.
+  const named = labels.map(tokensOf);
+  const silent = new Set(["vs", "versus", "against", "and", "with", ...named.flat()]);
+  const bare = (searched) => tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean);
+  // What the title says is true of all rows: `bert` finds every row of the batch sizes of bert-base.
+  const context = tokensOf(around);
+  const isContext = (word) => context.some((token) => token.startsWith(word));
+  const wordsOf = (searched) => bare(searched).filter((word) => !silent.has(word)).map((word) => aliases.get(word) ?? word);
+  const rowsWith = (searched) => {
+    const phrases = [...searched.matchAll(/["“”]([^"“”]+)["“”]/g)].map((found) => found[1].trim().toLowerCase());
+    // Which cells hold a word is asked once per different cell, not per row.
+    const words = wordsOf(searched).map((word) => [word, holdersOf(word)]);
+    const holding = words.filter(([word, holders]) => isHeld(holders) || !isContext(word)).map(([, holders]) => holders);
+    holding.push(...phrases.map(holdersOfPhrase));
+    return rows.filter((row) => holding.every((column) => row.some((cell, at) => column[at][cell])));
+  };
+  const unknown = (searched) => wordsOf(searched).filter((word) => !isHeld(holdersOf(word)) && !isContext(word));
+  // A row in one line: what names it, then the columns that the search names, else those that have room.
+  const preview = (found, searched, isKey) => {
+    const wanted = bare(searched);
+    const asked = labels.map((_, at) => !isKey[at] && named[at].some((token) => wanted.includes(token)));
+    const said = (row, at) => cells[at][row[at]].replaceAll("\n", " ");
+    const has = (row, at) => !["", "–"].includes(said(row, at));
+    const row = found.find((each) => asked.some((is, at) => is && has(each, at))) ?? found[0];
+    const parts = labels.map((label, at) => [at, isKey[at] ? said(row, at) : `${label}: ${said(row, at)}`]).filter(([at]) => has(row, at));
+    const keys = parts.filter(([at]) => isKey[at]);
+    const answers = parts.filter(([at]) => asked[at]);
+    // A cell with a searched word comes before the others.
+    const isMeant = ([, text]) => tokensOf(text).some((token) => wanted.some((word) => token.startsWith(word)));
+    const others = parts.filter(([at]) => !isKey[at]);
+    const rest = answers.length ? answers : [...others.filter(isMeant), ...others.filter((part) => !isMeant(part))];
+    const text = [...keys, ...rest].map(([, part]) => part).join(" · ");
+    return cut(text, narrow ? 110 : 160);
+  };
+  return { rowsWith, unknown, preview };
+};
+const cut = (text, letters) => (text.length > letters ? `${text.slice(0, letters)}…` : text);
+const placeOf = (element) => {
+  const section = element.closest("section");
+  return section ? section.querySelector("h2").textContent.trim() : "";
+};
+const unfoldAround = (element) => {
+  for (let around = element.closest("details"); around; around = around.parentElement.closest("details")) around.open = true;
+};
