@@ -26,7 +26,8 @@ def test_too_few_gpus_are_refused(monkeypatch):
 def test_a_gpu_before_ampere_is_refused(precision, needed):
     require_capability("A100", (8, 0), precision)
     with pytest.raises(
-        Unsupported, match=rf"^V100 has compute capability 7\.0; {needed} needs 8\.0 \(Ampere\) or later$"
+        Unsupported,
+        match=rf"^V100 has compute capability 7\.0; {needed} needs 8\.0 \(Ampere\) or later: choose fp32$",
     ):
         require_capability("V100", (7, 0), precision)
 
