@@ -13,7 +13,7 @@ MAX_PROBES = 24
 _SECOND = 16
 """The size that is tried after 1."""
 FINE = 32
-"""The limit is found exactly up to this size, and to within 1/32 beyond it: closer, chance decides what fits."""
+"""The limit is found exactly below twice this size, and to within 1/32 from there: closer, chance decides what fits."""
 RELIABLE_RATIO = 2
 """Largest ratio of two sizes between which a line through their peaks is trusted."""
 

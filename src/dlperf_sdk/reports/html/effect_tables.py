@@ -54,8 +54,8 @@ _GROUP_ROWS = 10
 def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Table:
     """Return a table with a row per effect, in the given order, which says whether the setting makes cases faster.
 
-    A row has the name, the ratio, its interval if any effect has one, how certain it is, the evidence, and the facts that
-    all pairs share. Columns without content are left out.
+    A row has the name, the ratio, its interval if any effect has one, how certain it is, the evidence, and the facts
+    that all pairs share. Columns without content are left out.
 
     Args:
         named: The effects, each with its name in front.
