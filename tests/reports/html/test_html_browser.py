@@ -261,7 +261,7 @@ QUESTIONS = {
         "Source disagreements",
         ".answer",
         "Wrong of 728 printed cells",
-        "9 numbers and 57 labels disagree",
+        "9 numbers and 57 labels",
     ),
 }
 """Question → the link that is followed, the element with the answer, its beginning, and the answer."""
