@@ -56,6 +56,7 @@ from dlperf_sdk.launchers.events import launch_events
 from dlperf_sdk.launchers.hosts import HostOptions
 from dlperf_sdk.launchers.joined import meeting
 from dlperf_sdk.launchers.slurm import stream
+from dlperf_sdk.launchers.stream_events import start_failure
 from dlperf_sdk.max_batch import cache as batch_cache
 from dlperf_sdk.parity import cache as parity_cache
 from dlperf_sdk.parity import reference
@@ -315,10 +316,11 @@ def _follow_agents(folder: Path) -> None:
 
 
 def _relay_agents(folder: Path) -> None:
-    """Read it as the batch job and the bundle do, which hand its lines on."""
+    """Read it as the batch job and the bundle do, which hand its lines on, and as what another node prints."""
     for line in (folder / "ended.jsonl").read_bytes().splitlines():
         batch_job._exit_code(line)
         stream._final_event(line)
+        start_failure(line, range(1, 3))
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         for line in (folder / "ended.jsonl").read_bytes().splitlines():
             standalone._report_event(line)
