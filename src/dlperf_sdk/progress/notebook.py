@@ -47,7 +47,7 @@ class NotebookDisplay(Lines):
             self._draw()
 
     def show_step(self, before: str) -> None:
-        """Redraw the output of the notebook's cell, if `DRAW_INTERVAL` (0.25 s) has passed since the last time.
+        """Draw the output of the notebook's cell, if `DRAW_INTERVAL` (0.25 s) has passed since the last time.
 
         `before`, the phase in the report before the current one, is not used.
         """

@@ -92,7 +92,8 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         environment = framework.environment(device, strategy, spec.model).including(
             DATA_SOURCES[spec.data.source].requirements
         )
-        _check_python(spec, framework, environment)
+        if spec.python is not None and spec.container is None:  # in a container, it is a command
+            _check_python(spec.python, framework.name, environment)
     with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
         topology.validate_options(spec.topology.nodes, topology_options)
         reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)
@@ -113,16 +114,14 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
     )
 
 
-def _check_python(spec: RunSpec, framework: Framework, environment: EnvironmentSpec) -> None:
-    """Check that the plugin accepts the version of Python that a spec names. In a container, `python` is a command.
+def _check_python(python: str, framework: str, environment: EnvironmentSpec) -> None:
+    """Check that a framework's plugin accepts the interpreter that a spec names, if it is a version.
 
     Raises:
         Unsupported: The plugin's range of versions for the case does not contain it.
         PluginError: The plugin's range is not a version specifier.
     """
-    if spec.python is None or spec.container is not None:
-        return
     from dlperf_sdk.spec.python_version import describe_refused_version, is_version, restrict_specifier
 
-    if is_version(spec.python) and restrict_specifier(environment.python, spec.python) is None:
-        raise Unsupported(describe_refused_version(framework.name, environment.python, spec.python))
+    if is_version(python) and restrict_specifier(environment.python, python) is None:
+        raise Unsupported(describe_refused_version(framework, environment.python, python))
