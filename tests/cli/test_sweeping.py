@@ -78,6 +78,7 @@ def test_a_spec_file_takes_several_values_by_flags(dlperf, tmp_path):
         (("plan", "numpy", "linear", "--batch-size", "2,4", "--files"), "one value of each field"),
         (("bundle", "numpy", "linear", "--batch-size", "2,4", "-o", "x.pyz"), "batch_size has 2 values"),
         (("run", "numpy", "linear", "--batch-size", "2,4", "--redact"), "dlperf report DIR --redact"),
+        (("run", "numpy", "linear", "--dry-run", "--redact"), "--redact omits names from results"),
     ],
 )
 def test_invalid_combinations_are_refused(dlperf, words, message):

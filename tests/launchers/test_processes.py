@@ -102,7 +102,8 @@ def test_only_the_command_of_node_0_prints_events(bundle):
 
 
 @pytest.mark.parametrize(
-    ("named", "nodes", "node"), [(2, [1], 1), (0, [1, 2], None), (2, [1, 2], 2), ("x", [1, 2], None)]
+    ("named", "nodes", "node"),
+    [(2, [1], 1), (0, [1, 2], None), (2, [1, 2], 2), ("x", [1, 2], None), (True, [1], 1)],
 )
 def test_a_failure_is_of_a_node_that_may_have_printed_it(named, nodes, node):
     line = json.dumps({"event": "ended", "failure": {"message": "No.", "node": named}}).encode()

@@ -99,6 +99,9 @@ def test_folder_of_campaigns_names_where_runs_are(tmp_path):
     for folder in (tmp_path / "campaigns", tmp_path):
         assert explain_absence(folder).endswith(f"Name one of them instead, such as {campaign}.")
     assert explain_absence(".").startswith("There are no results in . yet")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "result.json").write_text("{")
+    assert f"`dlperf validate {tmp_path}` names those that cannot be read" in explain_absence(tmp_path)
 
 
 def test_a_campaign_without_results_is_to_be_resumed(store):

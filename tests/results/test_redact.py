@@ -127,6 +127,21 @@ def test_the_address_of_a_node_is_its_host(address, note):
     assert "host-1" in shared.notes[0]
 
 
+def test_every_host_in_a_list_of_hosts_is_redacted():
+    """Also those of nodes that never joined the run."""
+    spec = RunSpec(
+        framework="numpy",
+        model="linear",
+        topology="3n1d@ssh",
+        options={"hosts": "qqadmin@gpu[17-18].corp,farnode"},
+    )
+    notes = ("gpu18.corp did not answer", "nor did farnode, for qqadmin")
+    shared = json.dumps(result_to_dict(redact_result(result(spec=spec, hardware=(), notes=notes))))
+    for name in ("gpu17", "gpu18", "corp", "farnode", "qqadmin"):
+        assert name not in shared
+    assert "host-2 did not answer" in shared
+
+
 def test_hosts_with_the_same_loopback_address_are_different():
     nodes = tuple({"host": name, "network": {"address": "127.0.0.1"}} for name in ("gpu17", "gpu18"))
     shared = redact_result(result(hardware=nodes, notes=()))

@@ -108,6 +108,8 @@ def run(
     """
     from dlperf_sdk import api
 
+    if dry_run and output_options.redact:
+        raise UsageError("--redact omits names from results, and --dry-run has none; leave one of them out.")
     if sweeping.has_several(framework, model, flags):
         sweep = sweeping.make_sweep(framework, model, flags, trace=trace)
         if dry_run:

@@ -78,7 +78,7 @@ def start_failure(line: bytes, nodes: Sequence[int]) -> bytes | None:
     if not isinstance(failure, dict) or not isinstance(failure.get("message"), str):
         return None
     named = failure.get("node")
-    node = nodes[0] if len(nodes) == 1 else named if isinstance(named, int) and named in nodes else None
+    node = nodes[0] if len(nodes) == 1 else named if type(named) is int and named in nodes else None
     return ended_event("unavailable", failure["message"], node)
 
 

@@ -23,6 +23,7 @@ from dlperf_sdk.results.stand_ins import StandIns
 from dlperf_sdk.spec.fields import check_name
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import PHASES
+from dlperf_sdk.worker.agent.placement import expand_hosts
 
 _HOST_KEYS = frozenset({"host", "hosts", "hostname", "fqdn", "nodename", "address", "addresses", "ip"})
 _HOST_VARIABLES = frozenset({"HOST", "HOSTNAME", "MASTER_ADDR", "DMLC_PS_ROOT_URI", "DMLC_NODE_HOST"})
@@ -218,7 +219,11 @@ def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         keys = _HOST_KEYS - {"hosts"}
         yield tuple(text for key, text in _texts(node, "") if key in keys)
     for key, text in _texts(document, ""):
-        if key in _HOST_KEYS or key in _HOST_VARIABLES:
+        if key == "hosts":
+            yield from ((name.rpartition("@")[2],) for name in _listed_hosts(text))
+            if "[" in text:  # a list in Slurm's form has names that no host has
+                yield (text,)
+        elif key in _HOST_KEYS or key in _HOST_VARIABLES:
             yield (text,)
     # Cited sources are URLs, too: hosts are taken only from fields that name an index or a proxy.
     environment = document["environment"] or {}
@@ -227,9 +232,19 @@ def _hosts(document: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
             yield from ((host,) for host in _URL_HOST.findall(text))
 
 
+def _listed_hosts(text: str) -> list[str]:
+    """Return the names in a list of hosts, such as `user@n[1-2],n7`; the text itself if it is no such list."""
+    try:
+        return expand_hosts(text)
+    except ValueError:
+        return [text]
+
+
 def _users(document: Mapping[str, Any]) -> Iterator[str]:
     for key, text in _texts(document, ""):
-        if key in _USER_KEYS or key in _USER_VARIABLES:
+        if key == "hosts":
+            yield from filter(None, (name.rpartition("@")[0] for name in _listed_hosts(text)))
+        elif key in _USER_KEYS or key in _USER_VARIABLES:
             yield text
         elif key == "HOME":
             yield text.rstrip("/").rpartition("/")[2]

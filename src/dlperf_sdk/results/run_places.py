@@ -53,8 +53,9 @@ def campaign_error(directory: Path) -> StoreError:
 def explain_absence(directory: str | Path) -> str:
     """Return one or two sentences for the user who looks for results in a store that has none.
 
-    If the store belongs to a campaign, they say how to continue it. Otherwise, if there are campaigns one or two levels
-    below, they name one of these; if there are none, they say how to add a result.
+    If the store belongs to a campaign, they say how to continue it. Otherwise, if there are files of
+    results, they say that none can be used; if there are campaigns one or two levels below, they name one of these;
+    if there is nothing, they say how to add a result.
 
     Args:
         directory: The store's directory, or that of a campaign; it need not exist.
@@ -63,6 +64,11 @@ def explain_absence(directory: str | Path) -> str:
     for campaign in (place, place.parent):
         if runs_in(campaign) != campaign and place in (campaign, runs_in(campaign)):
             return f"The campaign {campaign} has no results yet: `dlperf campaign resume {campaign}` continues it."
+    if next(place.glob("*/result.json"), None) is not None:
+        return (
+            f"The results in {directory} cannot be read, or have no throughput: `dlperf validate {directory}` names "
+            "those that cannot be read."
+        )
     campaigns = _campaigns_below(place)
     if not campaigns:
         return (

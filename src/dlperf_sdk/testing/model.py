@@ -74,7 +74,7 @@ class ModelConformance(Conformance):
                 )
 
     def test_batch_can_be_drawn(self, options: Mapping[str, Scalar]) -> None:
-        """With `options`, each input can be drawn in its shape and type, and an input differs between two shards.
+        """With `options`, each input can be drawn in its shape and type, and at least one differs between two shards.
 
         `options` has name → value of the model's options that are not the default.
         """

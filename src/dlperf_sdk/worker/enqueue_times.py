@@ -75,7 +75,8 @@ def was_waited_for(times: Times) -> bool:
     """Return True if the steps had finished when `synchronize` returned.
 
     Two conditions must hold: reading the losses took at most the fraction `READ` of the total time (`total_seconds`),
-    and at most the fraction `EARLY` of the device's time remained (`unfinished_share`).
+    and at most the fraction `EARLY` of the device's time remained (`unfinished_share`). Without a device's clock, only
+    the first matters.
 
     Args:
         times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `device` in seconds, None

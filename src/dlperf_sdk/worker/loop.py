@@ -39,7 +39,8 @@ def measure(
           infinite;
         - `changes` and `batches`, lists with a dict per replica of this process: which tensors the window left
           unchanged (`window_state.compare`), and which steps had wrong labels (`Account.of_replica`);
-        - `deviation`, which is None if the trainer has none, and may be NaN or infinite;
+        - `deviation`: of the logits in the requested precision from those in fp32 (`Trainer.deviation`); None if the
+          trainer has none, and it may be NaN or infinite;
         - `updates` in the window, None if the optimizer does not count them; `skipped_steps` in the window;
         - `prefetched_batches`; and `input_queue`, a dict of the changes of `batches`, `seconds` and `depth` of
           `InputCounts` in the window, None without a queue;

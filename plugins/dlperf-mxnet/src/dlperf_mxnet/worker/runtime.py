@@ -133,7 +133,7 @@ class MXNetRuntime(Runtime):
         mx.nd.waitall()
 
     def wait(self, loss):
-        """Wait until a step has finished, its update included; `loss` is the pair that its `train` returned.
+        """Wait until a step has finished, its update included; `loss` is what the trainer's `train` returned.
 
         Raises:
             MXNetError: An operation failed.
