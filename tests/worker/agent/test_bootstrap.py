@@ -128,5 +128,7 @@ def test_node_that_cannot_store_the_bundle_sends_an_event(tmp_path, monkeypatch,
     assert (done.returncode, event["event"], event["failure"]["kind"], event["failure"]["node"]) == (
         *(1, "ended", "unavailable", 1),
     )
-    assert "standard input ended 95 bytes before the bundle did" in event["failure"]["message"]
+    message = event["failure"]["message"]
+    assert "standard input ended 95 bytes before the bundle did. The transfer was cut off" in message
+    assert "TMPDIR" not in message
     assert list(tmp_path.iterdir()) == []

@@ -27,7 +27,7 @@ def _read_bundle(missing: int) -> "Iterator[bytes]":
     while missing:
         part = os.read(0, min(missing, 1 << 20))
         if not part:
-            raise OSError("standard input ended %d bytes before the bundle did" % missing)
+            raise ConnectionError("standard input ended %d bytes before the bundle did" % missing)
         missing -= len(part)
         yield part
 
@@ -46,14 +46,10 @@ def _node(arguments: "list[str]") -> "int | None":
 
 def _report_failure(arguments: "list[str]", error: Exception) -> int:
     node = _node(arguments)
-    message = (
-        "Node %s (%s) cannot take the bundle: %s. Its TMPDIR must be a folder that is writable and has room."
-        % (
-            node,
-            socket.gethostname(),
-            error,
-        )
-    )
+    remedy = "Its TMPDIR must be a folder that is writable and has room"
+    if isinstance(error, ConnectionError):
+        remedy = "The transfer was cut off: check the connection to this host, and start the run again"
+    message = "Node %s (%s) cannot take the bundle: %s. %s." % (node, socket.gethostname(), error, remedy)
     failure = {"kind": "unavailable", "message": message, "phase": "start", "node": node, "rank": None}
     print(json.dumps({"event": "ended", "status": "unavailable", "failure": failure}))
     return 1
