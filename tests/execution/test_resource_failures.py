@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 
 pytestmark = pytest.mark.long
 
@@ -49,6 +53,14 @@ def measured(
     return failure
 
 
+def test_a_full_disk_without_a_file_name_names_the_folder_for_temporary_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    message = describe_exhaustion(OSError(errno.ENOSPC, "No space left on device"), "The agent")
+    assert message is not None
+    assert f"set TMPDIR (now {tmp_path}) to another folder" in message
+
+
 @pytest.mark.parametrize("descriptors", [12, 20])
 def test_too_few_descriptors(tmp_path, descriptors):
     failure = measured(tmp_path, descriptors=descriptors)
@@ -71,6 +83,7 @@ def test_a_full_file_system_for_temporary_files(tmp_path):
     failure = measured_on("128k", tmp_path)
     assert failure["kind"] == "unavailable"
     assert "The disk or quota is full: No space left on device" in failure["message"]
+    assert str(tmp_path / "full") in failure["message"]
 
 
 def test_a_file_system_that_becomes_full_during_the_window(tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import os
 import resource
+import tempfile
 from typing import Optional
 
 from dlperf_sdk.worker.memory import address_space_limit
@@ -27,7 +28,9 @@ def describe_exhaustion(error: BaseException, process: str) -> Optional[str]:
     if error.strerror and error.filename is not None:
         reason += " (%s)" % os.fsdecode(error.filename)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "The disk or quota is full: %s. Make room there, or set TMPDIR to another folder." % reason
+        folder = tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - `gettempdir` would write
+        message = "The disk or quota is full: %s. Make room there, or set TMPDIR (now %s) to another folder."
+        return message % (reason, folder)
     if error.errno in (errno.EMFILE, errno.ENFILE):
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return "%s had no file descriptor left: %s. Raise `ulimit -n`, which is %d." % (
