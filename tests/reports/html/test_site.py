@@ -10,7 +10,7 @@ from history_samples import HOSTILE, fill
 from result_samples import a_result
 
 from dlperf_sdk.cli import main
-from dlperf_sdk.errors import DocumentError, StoreError, UsageError
+from dlperf_sdk.errors import DocumentError, StoreError, Unavailable, UsageError
 from dlperf_sdk.results.index import Index
 from dlperf_sdk.results.result import Environment
 from dlperf_sdk.results.store import ResultStore
@@ -186,4 +186,21 @@ def test_an_empty_store_has_no_site(tmp_path):
     (tmp_path / "store").mkdir()
     with pytest.raises(StoreError, match="no results"):
         site.write_site(Index(ResultStore(tmp_path / "store")), tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def test_too_few_descriptors_for_the_script_of_the_plots_leave_no_part_of_a_site(
+    store, tmp_path, monkeypatch
+):
+    """The library panics, which is no `Exception`."""
+    panic = type("PanicException", (BaseException,), {})
+    text = 'on an `Err` value: Os { code: 24, kind: Uncategorized, message: "Too many open files" }'
+    site.render.plot_script.cache_clear()
+
+    def fail(_):
+        raise panic(text)
+
+    monkeypatch.setattr("vl_convert.javascript_bundle", fail)
+    with pytest.raises(Unavailable, match="Raise `ulimit -n`, which is"):
+        site.write_site(store, tmp_path / "site")
     assert not (tmp_path / "site").exists()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from dlperf_sdk.errors import UsageError
+from dlperf_sdk.errors import Unavailable, UsageError
 from dlperf_sdk.reports.blocks import Heading, Labels, Notes, Paragraph, Table
 from dlperf_sdk.reports.html import embed
 from dlperf_sdk.reports.html.page import (
@@ -22,6 +24,7 @@ from dlperf_sdk.reports.html.page import (
     Sortable,
 )
 from dlperf_sdk.reports.html.palette import Palette
+from dlperf_sdk.worker.exhaustion import describe_exhaustion
 
 if TYPE_CHECKING:
     import jinja2
@@ -158,9 +161,24 @@ def plot_script() -> str:
 
     Raises:
         ModuleNotFoundError: The extra `report` is not installed.
+        Unavailable: The library that makes the script failed, such as for lack of file descriptors.
     """
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    try:
+        bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    except BaseException as error:
+        if (
+            type(error).__name__ != "PanicException"
+        ):  # it derives from BaseException, and no module exports it
+            raise
+        raise Unavailable(_explain_panic(str(error))) from error
     # In JavaScript both occur only in strings and regular expressions, where `\x3c` is equivalent.
     return bundle.replace("</script", "\\x3c/script").replace("<!--", "\\x3c!--")
+
+
+def _explain_panic(text: str) -> str:
+    """Return the message for a panic of vl-convert, which may contain the number of an error of the system."""
+    code = re.search(r"\bcode: (\d+)", text)
+    cause = OSError(int(code[1]), os.strerror(int(code[1]))) if code else RuntimeError(text)
+    return describe_exhaustion(cause, "The HTML report") or f"The script of the plots cannot be made: {text}."

@@ -74,6 +74,7 @@ def write_site(
         UsageError: The directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
             is not installed.
         StoreError: There are no results, the store cannot be read, or the directory cannot be written.
+        Unavailable: The script of the plots cannot be made, such as for lack of file descriptors.
     """
     render.require()
     histories = load_histories(store)
@@ -83,11 +84,12 @@ def write_site(
         (str(name), str(reason).replace(f"{store.location}/", ""))
         for name, reason in store.query("SELECT id, error FROM unreadable").rows
     ]
+    script = render.plot_script()  # it may fail, and then no part of a site is left
     with explain_os_errors(output, "-o"):
         _prepare(output)
         earlier = {path for folder in ("cases", "runs") for path in (output / folder).glob("*.html")}
         writer = _Writer(output)
-        writer.write(_LIBRARY, render.plot_script())
+        writer.write(_LIBRARY, script)
         runs = [run.id for history in histories for run in history.runs]
         replace = redaction.make_redactor(_load_some(store, runs)) if redaction else lambda text: text
         links = _write_reports(writer, store, histories, reports, redaction, replace)
