@@ -133,6 +133,18 @@ def test_a_greeting_is_no_sign_of_an_agent(bundle):
         assert [*itertools.islice(lines, 2)] == [b"Welcome", stream_events.HEARTBEAT]
 
 
+@pytest.mark.parametrize("start", ["{", "Welcome"])
+def test_a_line_without_an_end_ends_the_run(bundle, monkeypatch, start):
+    monkeypatch.setattr(stream_events, "LONGEST_LINE", 1_000_000)
+    flood = ("sh", "-c", f"printf '{start}'; exec cat /dev/zero")
+    with processes.run_commands([flood], bundle) as lines:
+        line = next(line for line in lines if line is not stream_events.HEARTBEAT)
+    assert len(line) < 1000
+    failure = json.loads(line)["failure"]
+    assert (failure["kind"], failure["node"]) == ("invalid-record", 0)
+    assert "Node 0 has printed more than 1,000,000 bytes without a line feed" in failure["message"]
+
+
 @pytest.mark.parametrize(
     ("content", "mode", "reason"),
     [

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from dlperf_sdk.worker.agent.link import LONGEST_LINE
+
 SILENCE_TIMEOUT = 15.0
 """Seconds without an event after which agent 0 counts as lost; it sends a heartbeat every two."""
 HEARTBEAT = b'{"event": "heartbeat"}'
@@ -15,11 +17,13 @@ HEARTBEAT = b'{"event": "heartbeat"}'
 class LineBuffer:
     """The unfinished line of a stream that is read in parts.
 
-    Joining the parts takes linear time, however long a line is.
+    Joining the parts takes linear time, however long a line is. Of a line with more than `LONGEST_LINE` bytes nothing is
+    kept; an event `ended` takes its place.
     """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._length = 0
 
     def may_be_event(self) -> bool:
         """Return True if the unfinished line begins with `{`, as an event does and a shell's greeting does not."""
@@ -30,9 +34,17 @@ class LineBuffer:
         *lines, rest = data.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._parts, lines[0]))
-            self._parts = []
+            self._parts, self._length = [], 0
         if rest:
             self._parts.append(rest)
+            self._length += len(rest)
+        if self._length > LONGEST_LINE:
+            self._parts, self._length = [], 0
+            message = (
+                f"Node 0 has printed more than {LONGEST_LINE:,} bytes without a line feed, which no agent does. Check "
+                "what the shell and the Python that run the agent print there (--set agent_python=)."
+            )
+            lines.append(ended_event("invalid-record", message, 0))
         return lines
 
 
