@@ -3,6 +3,39 @@
 import os
 import zipfile
 
+from dlperf_sdk.worker.request import Request
+
+
+class DamagedBundle(ValueError):
+    """A bundle without one of its documents, or with one that cannot be read.
+
+    Args:
+        reason: What is wrong with which file.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("The bundle is damaged: %s; make it again with `dlperf bundle`" % reason)
+
+
+def read_request(bundle: str, name: str) -> Request:
+    """Return the request in a file of the bundle.
+
+    Args:
+        bundle: Path of the archive or directory.
+        name: Path of the file within the bundle.
+
+    Raises:
+        DamagedBundle: The bundle has no such file, or it is not a request.
+        OSError: The bundle does not exist, or cannot be read.
+        zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
+    """
+    try:
+        return Request.from_json(member(bundle, name))
+    except KeyError:
+        raise DamagedBundle("it has no %s" % name) from None
+    except ValueError as error:
+        raise DamagedBundle("%s: %s" % (name, error)) from None
+
 
 def member(bundle: str, name: str) -> str:
     """Return the text of a file in the bundle, which is UTF-8.

@@ -7,6 +7,7 @@ import sys
 from typing import List
 
 from dlperf_sdk.worker import lifetime, memory
+from dlperf_sdk.worker.bundled import DamagedBundle
 from dlperf_sdk.worker.processes import SERVICE, process_from
 from dlperf_sdk.worker.request import Request, resolve
 
@@ -132,12 +133,16 @@ def main(arguments: List[str]) -> int:
             chosen.scratch,
             chosen.tether,
         )
-    if chosen.command == "run":
-        from dlperf_sdk.worker.agent import standalone
+    try:
+        if chosen.command == "run":
+            from dlperf_sdk.worker.agent import standalone
 
-        return standalone.main(chosen.output, chosen.python)
-    if chosen.command == "batch":
-        from dlperf_sdk.worker.agent import batch_job
+            return standalone.main(chosen.output, chosen.python)
+        if chosen.command == "batch":
+            from dlperf_sdk.worker.agent import batch_job
 
-        return batch_job.main(chosen.folder, chosen.linger, chosen.step)
+            return batch_job.main(chosen.folder, chosen.linger, chosen.step)
+    except DamagedBundle as error:
+        print("%s." % error, file=sys.stderr)
+        return 4
     return _work(chosen.directory)

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 
 import pytest
 
@@ -46,6 +47,34 @@ def agent(tmp_path):
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("case.json", "{", "case.json: Expecting property name"),
+        ("case.json", "[]", "case.json is no case"),
+        ("request.json", None, "it has no request.json"),
+        ("request.json", "[]", "request.json: the request is not a JSON object"),
+        ("parity.json", "{", "parity.json: "),
+        ("secret", None, "it has no secret"),
+    ],
+)
+def test_a_damaged_bundle_is_named(tmp_path, name, content, reason):
+    spec = RunSpec(framework="numpy", model="linear")
+    request = make_plan(spec, Registry()).request("case", (sys.executable,), {}, {"source": "synthetic"})
+    bundle, folder, out = build(request, tmp_path / "case.pyz"), tmp_path / "folder", tmp_path / "out"
+    with zipfile.ZipFile(bundle.path) as archive:
+        archive.extractall(folder)
+    (folder / name).unlink(missing_ok=True)
+    if content is not None:
+        (folder / name).write_text(content, encoding="utf-8")
+    command = [sys.executable, str(folder), "run", "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 4
+    assert f"The bundle is damaged: {reason}" in done.stderr
+    assert done.stderr.endswith("; make it again with `dlperf bundle`.\n")
+    assert "Traceback" not in done.stderr
 
 
 def last_event(process):

@@ -22,7 +22,7 @@ from dlperf_sdk.worker.agent.placement import Placement, resolve_placement
 from dlperf_sdk.worker.agent.relay import Relay
 from dlperf_sdk.worker.agent.scratch import scratch as scratch_directory
 from dlperf_sdk.worker.agent.tree import FAN_OUT, Tree
-from dlperf_sdk.worker.bundled import contains, member
+from dlperf_sdk.worker.bundled import DamagedBundle, contains, member, read_request
 from dlperf_sdk.worker.exhaustion import describe_exhaustion
 from dlperf_sdk.worker.failures import failure
 from dlperf_sdk.worker.request import Request
@@ -72,14 +72,15 @@ def main(
     with scratch_directory(scratch) as directory:
         emit = _open_stream()
         bundle = os.path.abspath(sys.argv[0])
-        request = _read_request(bundle, "request.json", python)
-        parity = _read_request(bundle, "parity.json", python) if contains(bundle, "parity.json") else None
-        secret = member(bundle, "secret")
         placement: Optional[Placement] = None
         coordinator: Optional[Coordinator] = None
         joined: Optional[Link] = None
-        tree = Tree(request.nodes, fan_out)
         try:
+            request = _read_request(bundle, "request.json", python)
+            parity = _read_request(bundle, "parity.json", python) if contains(bundle, "parity.json") else None
+            if not contains(bundle, "secret"):
+                raise DamagedBundle("it has no secret")
+            secret, tree = member(bundle, "secret"), Tree(request.nodes, fan_out)
             if stops_with_input:
                 threading.Thread(target=tether.watch, daemon=True).start()
             placement = resolve_placement(node, hosts, request.nodes, os.environ)
@@ -176,5 +177,5 @@ def _open_stream() -> Callable[[Dict[str, Any]], None]:
 
 def _read_request(bundle: str, file: str, python: Optional[str]) -> Request:
     """Read a request of the bundle, for the interpreter `python` if one is named."""
-    request = Request.from_json(member(bundle, file))
+    request = read_request(bundle, file)
     return request if python is None else request._replace(command=[python])

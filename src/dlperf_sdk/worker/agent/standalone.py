@@ -15,9 +15,8 @@ from typing import Any, Dict, List, Optional
 
 from dlperf_sdk.worker.agent.diagnostics import diagnostics_event
 from dlperf_sdk.worker.agent.preflight import versions
-from dlperf_sdk.worker.bundled import member
+from dlperf_sdk.worker.bundled import DamagedBundle, member, read_request
 from dlperf_sdk.worker.dates import now
-from dlperf_sdk.worker.request import Request
 from dlperf_sdk.worker.variables import worker_environment
 
 BEAT = 5.0
@@ -40,8 +39,7 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
         container). Empty if the bundle does not contain the case.
 
     Raises:
-        KeyError: The bundle has a case, but no request.
-        ValueError: The case or the request is malformed.
+        DamagedBundle: The case is malformed, or the bundle has no request or a malformed one.
         OSError: The bundle does not exist, or cannot be read.
         zipfile.BadZipFile: The bundle is neither a directory nor a zip archive.
     """
@@ -49,7 +47,11 @@ def first_event(bundle: str, python: Optional[str] = None) -> bytes:
         case = json.loads(member(bundle, "case.json"))
     except KeyError:
         return b""
-    request = Request.from_json(member(bundle, "request.json"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedBundle("case.json: %s" % error) from None
+    if not isinstance(case, dict) or not isinstance(case.get("spec"), dict):
+        raise DamagedBundle("case.json is no case")
+    request = read_request(bundle, "request.json")
     command = [python] if python else request.command
     # The Python in a container is another one, which has not been started yet.
     contained = bool(case["spec"].get("container"))
@@ -73,10 +75,11 @@ def main(output: str, python: str) -> int:
 
     Raises:
         SystemExit: The directory already contains a run.
+        DamagedBundle: The case or the request is missing or malformed; the directory is not created then.
         OSError: The directory or the file cannot be made, or an agent cannot be started.
     """
     bundle = os.path.abspath(sys.argv[0])
-    request = Request.from_json(member(bundle, "request.json"))
+    request, first = read_request(bundle, "request.json"), first_event(bundle, python)
     os.makedirs(output, mode=0o700, exist_ok=True)
     path = os.path.join(output, EVENTS)
     try:
@@ -85,7 +88,7 @@ def main(output: str, python: str) -> int:
         sys.exit("There is already a run in %s; choose another folder with -o." % output)
     is_over, ended = threading.Event(), None  # type: threading.Event, Optional[Dict[str, Any]]
     with os.fdopen(descriptor, "wb", buffering=0) as events, tempfile.TemporaryFile() as diagnostics:
-        events.write(first_event(bundle, python))
+        events.write(first)
         agents = [_agent(bundle, node, python, diagnostics) for node in range(request.nodes)]
         beating = threading.Thread(target=_beat, args=(agents, is_over), daemon=True)
         beating.start()
