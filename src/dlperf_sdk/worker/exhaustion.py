@@ -3,7 +3,6 @@
 import errno
 import os
 import resource
-import tempfile
 from typing import Optional
 
 from dlperf_sdk.worker.memory import address_space_limit
@@ -28,7 +27,8 @@ def describe_exhaustion(error: BaseException, process: str) -> Optional[str]:
     if error.strerror and error.filename is not None:
         reason += " (%s)" % os.fsdecode(error.filename)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        folder = tempfile.tempdir or os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - `gettempdir` would write
+        # What `tempfile` takes first; a trainer does not import it.
+        folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108
         message = "The disk or quota is full: %s. Make room there, or set TMPDIR (now %s) to another folder."
         return message % (reason, folder)
     if error.errno in (errno.EMFILE, errno.ENFILE):

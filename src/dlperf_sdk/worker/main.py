@@ -7,7 +7,6 @@ import sys
 from typing import List
 
 from dlperf_sdk.worker import lifetime, memory
-from dlperf_sdk.worker.bundled import DamagedBundle
 from dlperf_sdk.worker.processes import SERVICE, process_from
 from dlperf_sdk.worker.request import Request, resolve
 
@@ -86,6 +85,8 @@ def main(arguments: List[str]) -> int:
     if arguments[:1] == ["worker"] and len(arguments) == 2:  # many of these start at once, and need no parser
         return _work(arguments[1])
     import argparse
+
+    from dlperf_sdk.worker.bundled import DamagedBundle
 
     parser = argparse.ArgumentParser(prog="bundle", description=__doc__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
