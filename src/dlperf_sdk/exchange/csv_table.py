@@ -17,6 +17,8 @@ _UNMARKED = re.compile(r"""(?:^|(?<=[;\t\n]))(?=[\s"]*[=+@＝＋－＠'-]|[\t\n]
 """Places in a cell before text that a spreadsheet would execute, or before an apostrophe. Some spreadsheets also split
 at semicolons, tabs and line feeds, and ignore a quotation mark inside of a line."""
 _MARKED = re.compile(r"(^|[;\t\n])'")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:+/-]{,200}")
+"""Texts that are written unchanged, as most are."""
 LONGEST_CELL = 32767
 """Maximum length of a cell in characters: that of spreadsheets. Python's reader of CSV refuses 131,073."""
 
@@ -66,6 +68,8 @@ def _format_cell(value: Value) -> str:
 
 
 def _escape(text: str) -> str:
+    if _PLAIN.fullmatch(text):
+        return text
     cell = _UNMARKED.sub("'", replace_control_characters(text))
     return cell if len(cell) <= LONGEST_CELL else f"{cell[: LONGEST_CELL - 1]}…"
 
