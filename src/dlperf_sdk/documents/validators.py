@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -70,17 +70,22 @@ def _drop_float_range(schema: Any) -> Any:
     }
 
 
-def explaining_validator(
-    root: Schema, schemas: Sequence[Schema], is_quick: bool = True
-) -> Draft202012Validator:
+def explaining_validator(root: Schema, schemas: Sequence[Schema]) -> Draft202012Validator:
     """Return a validator that lists the errors of a document.
+
+    A deciding validator chooses the items of a list and the values of an object that are looked at: invalid ones, up to
+    `MOST_ERRORS` (100) of each list or object.
 
     Args:
         root: The schema.
         schemas: The schemas that `root` may refer to by `$id`.
-        is_quick: True to let a deciding validator choose the items of a list and the values of an object that are
-            looked at: invalid ones, up to `MOST_ERRORS` (100) of each list or object.
     """
+    return _make_validator(root, schemas, {"pattern": _pattern, **_Choice(schemas).keywords()})
+
+
+def _make_validator(
+    root: Schema, schemas: Sequence[Schema], keywords: Mapping[str, Any]
+) -> Draft202012Validator:
     from jsonschema import Draft202012Validator, validators
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012
@@ -88,7 +93,6 @@ def explaining_validator(
     # At a reference to a schema that names its dialect, jsonschema would switch to its own class.
     parts = ({key: part for key, part in schema.items() if key != "$schema"} for schema in schemas)
     resources = [(schema["$id"], DRAFT202012.create_resource(schema)) for schema in parts]
-    keywords = {"pattern": _pattern, **(_Choice(schemas).keywords() if is_quick else {})}
     extend: Any = validators.extend
     validator: type[Draft202012Validator] = extend(Draft202012Validator, keywords)
     return validator(root, registry=Registry().with_resources(resources))
