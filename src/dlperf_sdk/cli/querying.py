@@ -60,10 +60,11 @@ def query(
 
 def _check_values(answer: Answer) -> None:
     """Raise UsageError for a value that no output has: SQL can compute binary data and infinite numbers."""
-    for name, value in (pair for row in answer.rows for pair in zip(answer.columns, row, strict=True)):
-        if isinstance(value, bytes):
+    for name, values in zip(answer.columns, zip(*answer.rows, strict=True), strict=False):
+        types = set(map(type, values))
+        if bytes in types:
             raise UsageError(f"The query selects binary data as {format_value(name)}; select hex(…) of it.")
-        if isinstance(value, float) and not math.isfinite(value):
+        if float in types and not all(math.isfinite(value) for value in values if type(value) is float):
             raise UsageError(
                 f"The query selects an infinite number as {format_value(name)}; add a condition."
             )

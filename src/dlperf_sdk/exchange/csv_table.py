@@ -54,17 +54,17 @@ def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow(map(_escape, header))
-    for line in lines:
-        writer.writerow([_format_cell(value) for value in line])
+    writer.writerows([_format_cell(value) for value in line] for line in lines)
     return file.getvalue()
 
 
-def _format_cell(value: Value) -> str:
-    if value is None:
-        return ""
+def _format_cell(value: Value) -> Value:
+    """Return what `csv` writes for a value: it writes numbers exactly, and None as an empty text."""
+    if isinstance(value, str):
+        return _escape(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return _escape(value) if isinstance(value, str) else repr(value)
+    return value
 
 
 def _escape(text: str) -> str:
