@@ -242,8 +242,7 @@ def campaign(
 ) -> Outcome:
     """Measure all cases of a campaign, unattended.
 
-        campaign(Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"], "batch_size": [32,
-        64]}))
+        campaign(Matrix(fields={"model": "resnet50"}, axes={"framework": ["torch", "mxnet"]}))
         campaign("matrix.yaml", "campaigns/monday")
         campaign("preset:smoke")
 
