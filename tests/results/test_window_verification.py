@@ -105,7 +105,10 @@ def test_update_lost_to_a_narrow_precision_passes():
             {"changes": changed(("weight", "bias")), "losses": (5.9, 5.0, 5.000001, 5.0)},
             "had come to rest before the window",
         ),
-        ({"changes": changed(zeros=("weight.v",))}, "1 of 2 moments are zero at both edges"),
+        (
+            {"changes": changed(zeros=("weight.v",))},
+            "1 of 2 moments are zero at the start and the end of the window",
+        ),
     ],
 )
 def test_missing_evidence_is_inconclusive_with_a_reason(changes, output):

@@ -16,7 +16,7 @@ from dlperf_sdk.results.recomputation import (
     compare_metrics,
     compare_throughput,
     compare_verdicts,
-    list_unknown_names,
+    explain_unknown_names,
     recompute_expected,
 )
 from dlperf_sdk.results.records import Repeat
@@ -45,7 +45,7 @@ def list_contradictions(result: Result) -> tuple[str, ...]:
         return (*problems, str(error))
     if empty := [repeat.attempt for repeat in repeats if not repeat.records]:
         problems.append(f"Attempt {empty[0]} is among the repeats, but has no records.")
-    elif unknown := list_unknown_names(result.spec):
+    elif unknown := explain_unknown_names(result.spec):
         problems += unknown
     elif repeats and result.workload is not None:
         problems += compare_throughput(result, repeats)
@@ -136,7 +136,7 @@ def check_directory(path: Path, measurers: Iterable[Measurer]) -> tuple[str, ...
             problems.append(f"The workload is another than plan.json's: {difference}.")
         ranks = _ranks(plan, problems)
     problems += compare_medians(result.metrics)
-    if unknown := list_unknown_names(result.spec):
+    if unknown := explain_unknown_names(result.spec):
         problems += unknown
     elif repeats and result.workload is not None:
         problems += compare_metrics(result, repeats, measurers)

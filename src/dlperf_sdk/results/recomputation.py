@@ -129,8 +129,8 @@ def recompute_expected(result: Result, repeats: Sequence[Repeat], ranks: int | N
     )
 
 
-def list_unknown_names(spec: RunSpec) -> list[str]:
-    """Return a sentence about the case's precision and one about its strategy, each only if its name is unknown.
+def explain_unknown_names(spec: RunSpec) -> list[str]:
+    """Return a sentence for each unknown name among the case's precision and strategy; empty if both are known.
 
     A name is unknown if this version of dlperf-sdk does not have it. Records of a case with an unknown precision or
     strategy cannot be checked.

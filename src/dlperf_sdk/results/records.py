@@ -69,19 +69,19 @@ class TensorChanges:
     tensors: Count
     """Number of tensors that were compared."""
     unchanged: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
-    """Names of the tensors that are equal at both edges of the window, and not zero."""
+    """Names of the tensors that are equal at the start and the end of the window, and not zero."""
     zeros: Annotated[tuple[str, ...], Schema(maxItems=1_000_000)]
-    """Names of the tensors that are zero at both edges of the window."""
+    """Names of the tensors that are zero at the start and the end of the window."""
 
     @property
     def unchanged_count(self) -> int:
-        """Number of tensors that did not change, including those that are zero."""
+        """Number of tensors that are equal at the start and the end of the window, zero or not."""
         return len(self.unchanged) + len(self.zeros)
 
 
 @frozen
 class BatchAccount:
-    """Comparison, by their labels, of the window's batches with those that the data source must give."""
+    """Comparison of the labels of the window's batches with the labels that the data source must give."""
 
     compared: Count
     """Number of batches that were compared; 0 if the trainer gives no labels, or the core does not know the data
@@ -104,7 +104,7 @@ class InputQueue:
 
 @frozen
 class ExchangedBuffers:
-    """The buffers of one replica after the window of the part `communication`."""
+    """The gradient buffers of one replica after a window that only exchanged gradients (part `communication`)."""
 
     buffers: Count
     """Number of buffers that are exchanged."""

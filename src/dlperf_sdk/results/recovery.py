@@ -66,7 +66,7 @@ def recover(path: Path) -> Recovered:
     return Recovered(path.name, spec, tuple(attempts), tuple(unreadable))
 
 
-def repeat(path: Path, number: int) -> Repeat:
+def read_repeat(path: Path, number: int) -> Repeat:
     """Read a finished attempt of a run, and return it as a repeat.
 
     Args:

@@ -58,12 +58,18 @@ class Deviation:
 
     @property
     def is_small(self) -> bool:
-        """True if the deviation is at most `LIMIT` (1 %) even at the far end of its interval, at `CONFIDENCE`."""
+        """True if the whole confidence interval, `value` ± `bound`, is within ± `LIMIT` (1 %).
+
+        The one-sided confidence of each end of the interval is `CONFIDENCE` (95 %).
+        """
         return abs(self.value) + self.bound <= LIMIT
 
     @property
     def is_large(self) -> bool:
-        """True if the deviation is above `LIMIT` (1 %) even at the near end of its interval, at `FAIL_CONFIDENCE`."""
+        """True if the whole confidence interval, `value` ± `fail_bound`, is outside ± `LIMIT` (1 %).
+
+        The one-sided confidence of each end of the interval is `FAIL_CONFIDENCE` (99 %).
+        """
         return abs(self.value) - self.fail_bound > LIMIT
 
 
@@ -98,10 +104,10 @@ class SteadyState:
         """The deviation that decides whether the window is steady.
 
         If the window is unsteady (`is_unsteady`), the deviations from its last three quarters, half and quarter are
-        candidates. The one whose confidence interval, at `FAIL_CONFIDENCE`, lies farthest above the limit is taken.
+        candidates. The one whose interval `value` ± `fail_bound` lies farthest outside ± `LIMIT` is taken.
 
         Otherwise, the deviations from the last three quarters, from the last half and from the straight line are
-        candidates. The one whose confidence interval, at `CONFIDENCE`, reaches farthest from zero is taken.
+        candidates. The one whose interval `value` ± `bound` reaches farthest from zero is taken.
         """
         if self.is_unsteady:
             return max(
@@ -120,8 +126,8 @@ def assess(series: Sequence[Sequence[float]]) -> SteadyState:
     measured.
 
     Args:
-        series: Positive step times in seconds: for each repeat a sequence of at least 20 (`FEWEST_STEPS`). All are cut
-            to the length of the shortest.
+        series: Positive step times in seconds: for each repeat a sequence of at least `FEWEST_STEPS` (20), which is not
+            checked. All are cut to the length of the shortest.
 
     Returns:
         The deviations, and in `warmup` the number of steps to add to the warm-up: 0 if the step times are steady as

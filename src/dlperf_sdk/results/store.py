@@ -20,7 +20,7 @@ from dlperf_sdk.documents.reading import LARGEST_RESULT, load_document
 from dlperf_sdk.errors import DlperfError, StoreError, UnknownName
 from dlperf_sdk.results.convert import result_from_dict
 from dlperf_sdk.results.files import directory_of, explain_os_errors, make_durable, remove, write_whole
-from dlperf_sdk.results.recovery import Recovered, Unreadable, recover, repeat
+from dlperf_sdk.results.recovery import Recovered, Unreadable, read_repeat, recover
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.run_directory import RunDirectory
 from dlperf_sdk.results.run_places import campaign_error, refuse_campaign, refuse_only_campaigns, runs_in
@@ -209,7 +209,9 @@ class ResultStore:
             path /= "result.json"
             if not path.exists():
                 raise _missing_result_error(path.parent)
-        return result_from_dict(load_document(path, LARGEST_RESULT), partial(repeat, path.absolute().parent))
+        return result_from_dict(
+            load_document(path, LARGEST_RESULT), partial(read_repeat, path.absolute().parent)
+        )
 
     def recover(self, run_id: str) -> Recovered:
         """Return what is stored of a run so far: its spec, and its attempts that have ended.

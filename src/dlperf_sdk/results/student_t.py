@@ -8,10 +8,12 @@ from functools import lru_cache
 
 @lru_cache(maxsize=256)
 def quantile(probability: float, freedom: int) -> float:
-    """Return the value that Student's t exceeds with the probability 1 - `probability`, found by bisection.
+    """Return the value that Student's t exceeds with the probability 1 - `probability`; at most 1e6.
+
+    The arguments are not checked.
 
     Args:
-        probability: At least 0.5 and less than 1. The result is at most 1e6.
+        probability: At least 0.5 and less than 1.
         freedom: Number of degrees of freedom, a positive whole number.
     """
     low, high = 0.0, 1e6

@@ -95,8 +95,8 @@ def explain_missing_interval(result: Result, metrics: Sequence[Metric]) -> str:
 
     Args:
         result: The result.
-        metrics: The metrics of the result that have no interval. The number that is stated is the largest of the number
-            of repeats of the result and the numbers of values of the metrics.
+        metrics: Metrics of the result that have no interval, at least one. If a metric has more values than the result
+            has repeats, as in an imported result, its number of values is stated instead.
 
     Raises:
         TypeError: `metrics` is empty.

@@ -72,8 +72,9 @@ def summarize_trace(
         steps: Number of traced steps.
 
     Raises:
-        DocumentError: The trace is not in Chrome's format, has more than `LARGEST_TRACE` bytes when unpacked, or has no
-            event of work; or an event of work or communication has no valid time or duration, or ends before it starts.
+        DocumentError: The trace is not in Chrome's format, has more than `LARGEST_TRACE` (144 MiB) when unpacked, or
+            has no event of work; or an event of work or communication has no valid time or duration, or ends before it
+            starts.
     """
     selections = declared.operators if device == "cpu" else declared.device
     if not selections:

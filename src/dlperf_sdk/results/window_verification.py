@@ -338,7 +338,10 @@ def _missing(repeats: Sequence[Repeat], expected: Expected) -> Iterator[str]:
             if excuse and _is_unchanged(kind, changes, replica):
                 yield f"{excuse}: {changes.unchanged_count} {of_all} did not change {location}"
             elif changes.zeros:
-                yield f"{len(changes.zeros)} {of_all} are zero at both edges, {changes.zeros[0]} for one {location}"
+                yield (
+                    f"{len(changes.zeros)} {of_all} are zero at the start and the end of the window, "
+                    f"{changes.zeros[0]} for one {location}"
+                )
     yield from _audit_doubts(repeats, expected)
     for clause in too_fast(repeats, TIMED):
         yield f"Work is missing in the window, or the machine was busy: {clause}"

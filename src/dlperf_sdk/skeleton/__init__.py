@@ -48,7 +48,7 @@ class Skeleton:
 
 
 def write(name: str, directory: Path) -> Skeleton:
-    """Write the skeleton of a framework's plugin into a new directory `dlperf-NAME`; return its path and its files.
+    """Write the skeleton of a framework's plugin into a new directory `dlperf-NAME`, and return the paths.
 
     Args:
         name: Name of the framework, as users will type it.

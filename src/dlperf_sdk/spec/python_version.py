@@ -44,7 +44,7 @@ def restrict_specifier(specifier: str, version: str) -> str | None:
         version: A minor version or a patch release: `3.11` or `3.11.7`.
 
     Raises:
-        PluginError: `specifier` is not a version specifier.
+        PluginError: `specifier` is not a version specifier, or `version` is not of this form.
     """
     restricted = f"{specifier},=={version}.*" if specifier.strip() else f"=={version}.*"
     accepted = parse_python_specifier(restricted)

@@ -69,7 +69,7 @@ def check(
 
     Args:
         group: A key of `SUITES`, such as `frameworks`.
-        name: The plugin's name in that group.
+        name: The plugin's name in that group. If there is no such plugin, tests fail, and nothing is raised.
         on_check: Called with each outcome. An exception that it raises stops the suite and is raised again.
         only: Words; a test runs if its name, with its parameter in brackets, contains one of them. Empty: all tests
             run.
@@ -83,6 +83,7 @@ def check(
         The outcomes; empty if `passed` leaves out all tests that `only` and `skip` select.
 
     Raises:
+        KeyError: There is no such group.
         UsageError: `only` and `skip` select no test.
         PluginError: Pytest could not collect the tests.
         KeyboardInterrupt: The user interrupted the tests.

@@ -48,7 +48,7 @@ class Conformance:
         return {}
 
     def combinations(self) -> Collection[Any]:
-        """Return the values of `axes` without a setting of their own: each setting also occurs in another value.
+        """Return the values of `axes` that only combine settings, each of which another value of `axes` tests as well.
 
         Tests with these values get the marker `pairwise`: `pytest -m "not pairwise"` leaves them out. The base class
         returns an empty tuple.

@@ -103,7 +103,7 @@ class FrameworkChoice(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells without a setting of their own: each of their settings also occurs in an earlier cell."""
+        """Return the cells that only combine settings, each of which an earlier cell tests as well."""
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 

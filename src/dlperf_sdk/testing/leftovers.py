@@ -64,12 +64,13 @@ def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
 
 
 def list_live_processes(mark: str) -> list[str]:
-    """Return the command lines of this machine's other processes that carry a mark; empty if there are none.
+    """Return the command lines of this machine's processes whose variable `DLPERF_CONFORMANCE` has a given value.
 
-    Processes whose environment cannot be read, such as another user's, are left out.
+    This process, and processes whose environment cannot be read, such as another user's, are left out. The list is
+    empty if there are no others.
 
     Args:
-        mark: The mark: the value of the environment variable `DLPERF_CONFORMANCE`, whose name is in `MARK`.
+        mark: The value that `check_leftovers` gave the variable in the environment of a run's processes.
     """
     commands = []
     for process in _processes():

@@ -43,9 +43,9 @@ class Following(FrameworkSubject):
     def test_follows_other_references(self, model: str) -> None:
         """In fp32, one replica of `model` follows each case of the model's reference that ordinary runs do not use.
 
-        These cases cover what the case of ordinary runs does not, such as first gradients of layers before a gamma of
-        zero. The full-size case is not run here, but by `dlperf verify --case full`. The workers have as many threads
-        as in ordinary runs. Skipped if the reference has no such case.
+        Ordinary runs do not show, for example, the first gradients of layers before a batch norm with a gamma of zero,
+        since these gradients are zero. The full-size case is not run here, but by `dlperf verify --case full`. The
+        workers have as many threads as in ordinary runs. Skipped if the reference has no such case.
         """
         references = self.registry.model(model).references
         cases = (

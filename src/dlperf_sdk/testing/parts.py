@@ -24,8 +24,8 @@ class Parts(FrameworkSubject):
     def test_input_is_taken_alone(self) -> None:
         """A run with `part="input"` takes batches with the labels of the data source, and changes no state.
 
-        The verdict `window-verified` of the run must be `pass`. Skipped if the plugin declares no data source whose
-        input takes work and that needs no folder.
+        The verdict `window-verified` of the run must be `pass`. Skipped if the plugin declares no data source
+        that both loads batches in each step (unlike `synthetic`) and needs no folder.
         """
         source = next(
             (

@@ -114,7 +114,7 @@ def average_gradients(gradients: Sequence[Arrays], numbers: Mapping[str, Any]) -
 
     Args:
         gradients: For each replica, of which there is at least one, name of the parameter → gradient.
-        numbers: Numbers of the optimizer, which are not used.
+        numbers: Not used. Other implementations of `Implementation.synchronize` use these numbers of the optimizer.
     """
     return {name: sum(of_one[name] for of_one in gradients) / len(gradients) for name in gradients[0]}
 

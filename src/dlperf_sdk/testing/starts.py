@@ -122,6 +122,10 @@ def check_case(
         The result; the answers in the order of the ranks; and the parity. If the case failed, the answers are empty
         and the parity is None. The answers are also empty for two replicas with the clock "blocking", to which the
         suite has no questions.
+
+    Raises:
+        DlperfError: Any but a `RunFailed`, for example because a plugin is faulty. A `RunFailed` becomes the failure of
+            the result.
     """
     parity: ParityRun | Parity | None = None
     with case.record_failures():
@@ -173,8 +177,8 @@ def ask(
 ) -> tuple[Answer, ...]:
     """Start the trainers of a case with the suite's questions, and return their answers in the order of the ranks.
 
-    If a worker fails, the tuple has only one answer. In its `values`, `asked` is `anything`, and `error` is the
-    traceback, or the log and the failure's message.
+    If a worker fails, the tuple has only one answer, whose `failed` is not None. Its `values` are `asked`, the text
+    `anything`, and `error`, the traceback, or else the log and the failure's message.
 
     Args:
         spec: The case.

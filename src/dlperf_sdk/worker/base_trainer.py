@@ -216,7 +216,7 @@ class BaseTrainer(TrainerHooks):
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the counts of the batches that were queued for this process so far; None without queues.
+        """Return the number, preparation time and queue depths of the batches queued so far; None without queues.
 
         If several queues feed the process, the counts are the sums over these queues.
         """
@@ -390,8 +390,8 @@ class BaseTrainer(TrainerHooks):
 
         Returns:
             The name of the precision in `precisions` that has these types; if there is none, the name of the product's
-            type. For several combinations of types, all their names, sorted and joined with "+". None as long as
-            `product_types` is empty, whatever `weights` has; otherwise empty if `weights` is empty.
+            type. For several combinations of types, all their names, sorted and joined with "+". None if
+            `product_types` is empty. An empty text if only `weights` is empty.
         """
         if not self.product_types:
             return None

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def label_of(request: "Request") -> Optional[Mapping[str, Any]]:
-    """Return the entry of `Request.inputs` whose `is_label` is true; None if the model marks no input.
+    """Return the entry of `Request.inputs` that the model marks `is_label`; None if it marks no input.
 
-    It is the entry of the input by whose values the samples of a batch are recognized, such as the classes of images:
-    a dict with `name`, `shape`, `dtype`, `fill` and `is_label`.
+    The values of this input, such as the classes of images, identify the samples of a batch. The entry is a dict with
+    `name`, `shape`, `dtype`, `fill` and `is_label`.
     """
     return next((entry for entry in request.inputs if entry.get("is_label")), None)
 

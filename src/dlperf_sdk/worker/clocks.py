@@ -1,6 +1,6 @@
 """The three clocks that a runtime can declare, behind one interface: they turn a window into seconds per step.
 
-The loop calls `begin` at the window's first edge, `step` after each step is enqueued, and `seconds` when the clock has
+The loop calls `begin` at the window's start, `step` after each step is enqueued, and `seconds` when the clock has
 stopped. Nothing here allocates more than one list entry per step.
 """
 
@@ -18,7 +18,7 @@ class Clock:
     """A stopwatch for the steps of one window."""
 
     def begin(self, now: float) -> None:
-        """Record the window's first edge.
+        """Record the start of the window.
 
         Args:
             now: The time, in seconds of the monotonic clock.
@@ -37,7 +37,7 @@ class Clock:
         """Return the seconds of each step, in order; called once, after the window.
 
         Args:
-            end: The window's last edge, in seconds of the monotonic clock.
+            end: The end of the window, in seconds of the monotonic clock.
         """
         raise NotImplementedError
 
@@ -53,7 +53,7 @@ class Blocking(Clock):
         self._stamps: List[float] = []
 
     def begin(self, now: float) -> None:
-        """Record the window's first edge, in seconds of the monotonic clock."""
+        """Record `now`, the start of the window in seconds of the monotonic clock."""
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
@@ -83,7 +83,7 @@ class Lagged(Clock):
         self._previous: Any = None
 
     def begin(self, now: float) -> None:
-        """Record the window's first edge, in seconds of the monotonic clock."""
+        """Record `now`, the start of the window in seconds of the monotonic clock."""
         self._stamps.append(now)
 
     def step(self, loss: Any) -> None:
@@ -114,7 +114,7 @@ class Event(Clock):
         self._marks: List[Any] = []
 
     def begin(self, now: float) -> None:
-        """Record an event of the device at the window's first edge; `now` is not used."""
+        """Record an event of the device at the start of the window; `now` is not used."""
         self._marks.append(self._mark())
 
     def step(self, loss: Any) -> None:

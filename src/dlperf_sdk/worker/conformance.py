@@ -85,8 +85,8 @@ def answer(task: Task) -> Dict[str, Any]:
         answered; after a failure, the key `error` has the traceback. A question that was not asked has no answer.
 
     Raises:
-        Exception: The first question that failed, if there are several replicas: the other workers would wait for this
-            one.
+        Exception: The exception of the question that failed, if the case has several replicas: the other workers would
+            wait for this one.
     """
     return {"facts": {ANSWERS: _answers(task)}}
 

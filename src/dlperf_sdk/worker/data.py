@@ -181,7 +181,7 @@ def endless(samples: range, seed: int, replica: int) -> Iterator[int]:
 
 
 def draws(request: Request, replica: int) -> Iterator[List[Tuple[int, int]]]:
-    """Yield the keys of a replica's batches without end: for each batch, a list of one pair (draw, sample) per sample.
+    """Yield one list per batch of a replica, without end: a pair (draw, sample) for each sample of the batch.
 
     `sample` is the sample's index. `draw` counts all samples that this replica has taken so far, from 0. Augmentation
     is seeded by `draw`: it differs between two visits of a sample, and is the same in every run. If the replica has

@@ -60,7 +60,7 @@ def unfinished_share(times: Times) -> float:
 
 
 def is_asynchronous(times: Times) -> bool:
-    """Return True if the device had work for at least `LEFT` steps left when the last `step` returned.
+    """Return True if the device had work for at least `LEFT` (1) steps left when the last `step` returned.
 
     A step's time is `total_seconds` divided by `steps`.
 
@@ -74,9 +74,9 @@ def is_asynchronous(times: Times) -> bool:
 def was_waited_for(times: Times) -> bool:
     """Return True if the steps had finished when `synchronize` returned.
 
-    Two conditions must hold: reading the losses took at most the fraction `READ` of the total time (`total_seconds`),
-    and at most the fraction `EARLY` of the device's time remained (`unfinished_share`). Without a device's clock, only
-    the first matters.
+    Two conditions must hold: reading the losses took at most the fraction `READ` (0.2) of the total time
+    (`total_seconds`), and at most the fraction `EARLY` (0.05) of the device's time remained (`unfinished_share`).
+    Without a device's clock, only the first matters.
 
     Args:
         times: The times of some steps: `enqueue`, `synchronize` and `read` in seconds; and `device` in seconds, None
@@ -86,7 +86,7 @@ def was_waited_for(times: Times) -> bool:
 
 
 def was_done_at_once(times: Times) -> bool:
-    """Return True if synchronizing and reading the losses took at most the fraction `DONE` of a step's time.
+    """Return True if synchronizing and reading the losses took at most the fraction `DONE` (0.4) of a step's time.
 
     A step's time is `total_seconds` divided by `steps`.
 

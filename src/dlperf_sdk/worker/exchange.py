@@ -108,7 +108,8 @@ def inspect_buffers(
     Returns:
         A list with a dict per replica, in the order of the process's replicas: `buffers`, the number of buffers;
         `elements` and `bytes`, the sums over all buffers; and `differing`, the names of the buffers with an element
-        that is NaN, or deviates from the mean of `value_of` over all replicas by more than the fraction `TOLERANCE`.
+        that is NaN, or deviates from the mean of `value_of` over all replicas by more than the fraction `TOLERANCE`
+        (0.05).
     """
     mean = _mean_value(replicas)
     accounts = []

@@ -38,7 +38,7 @@ class InputCounts(NamedTuple):
             earlier: Counts of the same queues, taken earlier.
 
         Returns:
-            A dict with the keys `batches`, `seconds` and `depth`.
+            A dict with the differences of the three fields: `batches`, `seconds` and `depth`.
         """
         return {name: getattr(self, name) - getattr(earlier, name) for name in self._fields}
 
@@ -47,7 +47,7 @@ class Runtime:
     """The framework inside one worker process.
 
     The worker calls `start` once, builds the trainer, runs the program of the request, and calls `stop` if that
-    succeeded. The measuring loop calls `synchronize` at the edges of the measured window and nowhere inside it.
+    succeeded. The measuring loop calls `synchronize` at the start and the end of the window, and nowhere inside it.
     """
 
     clock = "blocking"
@@ -378,7 +378,7 @@ class Trainer:
         return 0
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the counts of the queues that feed this process, up to now.
+        """Return the number, preparation time and queue depths of the batches queued for this process so far.
 
         Called between steps, never inside the window.
 

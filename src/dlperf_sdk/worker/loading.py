@@ -140,7 +140,10 @@ class BatchFeed:
 
     @property
     def counts(self) -> Optional[InputCounts]:
-        """The counts of the batches that were queued for this feed so far; None, the default, without a queue."""
+        """Number, preparation time and queue depths of the batches queued so far.
+
+        None, the default, without a queue.
+        """
         return None
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ def measure(
     """Run one repeat (canonical steps, warm-up, the measured window), and return what was measured, for the record.
 
     For each of its steps, the window contains the fetching of the batch, the step, and a few readings of the clock.
-    The device is synchronized at the window's edges only. Losses, labels and parameters are read when the clock
+    The device is synchronized at the window's start and end only. Losses, labels and parameters are read when the clock
     has stopped.
 
     Args:
@@ -27,7 +27,7 @@ def measure(
         trainer: A trainer that has taken no step.
         protocol: `Request.protocol`; the numbers `canonical_steps`, `warmup` and `steps` are used.
         progress: The worker's progress, whose phase and step counter are set.
-        wait_for_go: Function that blocks until every worker of the case is at the first edge of its window.
+        wait_for_go: Function that blocks until all workers of the case may begin the window.
 
     Returns:
         A dict with fields of `dlperf_sdk.results.records.Record`, as JSON values except for NaN and infinite numbers:

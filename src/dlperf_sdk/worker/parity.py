@@ -47,7 +47,7 @@ def follow(
           step. Both dicts are empty except for the first two replicas of the case.
 
     Raises:
-        RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` steps.
+        RuntimeError: The loss scaler skipped more than `MOST_SKIPPED` (20) steps.
         ValueError: The trainer's parameters are not the manifest's.
         Unsupported: The plugin cannot read the data source.
         DataError: The prepared data is missing, is not what the controller prepared, or has a sample that cannot be

@@ -35,7 +35,7 @@ class Task(NamedTuple):
     process: Process
     progress: Progress
     wait_for_go: Callable[[], None]
-    """Returns when every worker of the case stands at its window's first edge."""
+    """Function that blocks until all workers of the case may begin the window."""
 
 
 def measure(task: Task) -> Dict[str, Any]:

@@ -44,7 +44,7 @@ class QueueFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """Counts of the batches that the thread has queued so far."""
+        """Number, preparation time and queue depths of the batches that the thread has queued so far."""
         return self._counts
 
     def _fill(self) -> None:

@@ -1,4 +1,4 @@
-"""Evidence that a replica's state changed in the window: a checksum of each of its tensors at both edges."""
+"""Evidence that a replica's state changed in the window: a checksum of each of its tensors at its start and end."""
 
 import zlib
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
@@ -33,16 +33,16 @@ def checksums(trainer: Trainer, replica: int) -> Checksums:
 
 
 def compare(before: Checksums, after: Checksums) -> Dict[str, Any]:
-    """Compare a replica's checksums at the two edges of the window.
+    """Compare a replica's checksums at the start and the end of the window.
 
     Args:
-        before: The replica's checksums at the first edge, as `checksums` returns them.
-        after: The replica's checksums at the last edge, as `checksums` returns them.
+        before: The replica's checksums at the start, as `checksums` returns them.
+        after: The replica's checksums at the end, as `checksums` returns them.
 
     Returns:
         A dict from each kind of tensor (`parameters`, `moments`, `running-means`) to a dict: `tensors`, the number of
-        such tensors; `zeros`, the names of the tensors that are zero at both edges; and `unchanged`, the names of the
-        other tensors whose checksums are equal at both edges.
+        such tensors; `zeros`, the names of the tensors that are zero both times; and `unchanged`, the names of the
+        other tensors whose checksums are equal both times.
     """
     changes = {}
     for kind, tensors in before.items():

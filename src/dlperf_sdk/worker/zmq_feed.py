@@ -13,9 +13,10 @@ from dlperf_sdk.worker.zmq_messages import LONGEST_HEADER, unpack
 class ZmqFeed(BatchFeed):
     """A feed of the batches that a replica's sender makes in a separate process.
 
-    At most `PREFETCH` batches are requested and not yet taken. A thread of ZeroMQ receives them; no Python runs in it.
-    `next()` waits for a batch, a dict of NumPy arrays by the input's name, and raises MalformedBatch if the message is
-    no batch of the case. It sets `sender_cpus` in `facts`, the list of the processors that the sender may use.
+    At most `PREFETCH` (2) batches are requested and not yet taken. A thread of ZeroMQ, which runs no Python, receives
+    them. `next()` waits for a batch, a dict of NumPy arrays by the input's name, and raises MalformedBatch if the
+    message is no batch of the case. It sets `sender_cpus` in `facts`, the list of the processors that the sender may
+    use.
 
     Args:
         address: The address of the replica's sender.
@@ -53,7 +54,10 @@ class ZmqFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """The sender's counts of the batches that it had made up to the last one taken here; zeros before the first."""
+        """Number, preparation time and queue depths of the sender's batches so far; zeros before the first batch.
+
+        The sender sends them with each batch; those of the last batch that was taken here are returned.
+        """
         return self._counts
 
     def close(self) -> None:

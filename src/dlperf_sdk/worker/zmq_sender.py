@@ -70,8 +70,9 @@ def open_socket(context: Any, address: str) -> Any:
 def answer(socket: Any, shard: Dict[str, numpy.ndarray]) -> None:
     """Answer each question that arrives at a socket with a copy of a batch, without end.
 
-    A question is a message with the layout of the images, `nchw` or `nhwc`; all other messages are ignored. At most
-    `PREFETCH` questions of one receiver can wait for an answer; its further questions are ignored.
+    A question is a receiver's message that asks for a batch: the layout of the images, `nchw` or `nhwc`. All other
+    messages are ignored. At most `PREFETCH` (2) questions of one receiver can wait for an answer; its further questions
+    are ignored.
 
     Args:
         socket: A bound ZeroMQ socket of the type ROUTER.

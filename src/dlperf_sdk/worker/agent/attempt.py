@@ -109,7 +109,7 @@ class Attempt:
                 worker.signal(signal.SIGKILL)
 
     def ready(self) -> bool:
-        """Return True if every trainer waits at the first edge of its window; also if the node has no trainers."""
+        """Return True if every trainer waits for its window to begin; also if the node has no trainers."""
         return all(worker.last_progress[0] == "ready" for worker in self.trainers)
 
     def release(self) -> None:
@@ -163,7 +163,7 @@ class Attempt:
         return bool(self.trainers) and all(worker.ended for worker in self.trainers)
 
     def end(self) -> None:
-        """End the remaining workers: send SIGTERM, wait up to `GRACE` seconds, send SIGKILL.
+        """End the remaining workers: send SIGTERM, wait up to `GRACE` (3) seconds, send SIGKILL.
 
         Afterwards kill all other children of this process: those that the workers have left behind.
         """

@@ -79,7 +79,7 @@ class Branches:
     def beat_if_due(self) -> None:
         """Send a heartbeat over each link on which no other message waits.
 
-        Do nothing if the last call that sent heartbeats was less than `BEAT` seconds ago.
+        Do nothing if the last call that sent heartbeats was less than `BEAT` (2) seconds ago.
         """
         now = time.monotonic()
         if now - self._beat_at > BEAT:
@@ -94,7 +94,7 @@ class Branches:
         self._last_messages[node] = time.monotonic()
 
     def find_silent(self) -> Optional[int]:
-        """Return the number of a node from which nothing came for `SILENCE` seconds; None if there is none.
+        """Return the number of a node from which nothing came for `SILENCE` (15) seconds; None if there is none.
 
         A message that has arrived, but has not been read yet, counts as a sign of life. If the last search found
         nothing and was less than a second ago, the method does not search and returns None.

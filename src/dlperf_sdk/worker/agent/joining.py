@@ -57,7 +57,7 @@ def main(
         ports: The allowed ports as `FIRST-LAST`; empty for any.
         python: The environment's interpreter; None for the interpreter in the request.
         scratch: An existing directory for temporary files; None for a new one. It is removed at the end.
-        stops_with_input: True to end this process if standard input ends or is silent for `tether.TIMEOUT` seconds.
+        stops_with_input: True to end this process if standard input ends or is silent for `tether.TIMEOUT` (25 s).
         fan_out: Maximum number of nodes whose agents connect to one other node; the same for all agents of a run.
 
     Returns:
@@ -130,7 +130,7 @@ def serve_below(
         node: Number of the node.
         joined: The link to the node's parent in the tree.
         secret: The bundle's secret.
-        allowed_ports: The ports that the relay may use; empty for `network.USUAL`.
+        allowed_ports: The ports that the relay may use; empty for `network.USUAL` (20000 to 31999).
 
     Returns:
         The started relay, which has the methods of a link; `joined` if the node needs no relay.

@@ -25,12 +25,12 @@ def main(job: str, command: str) -> int:
             stream is complete.
 
     Returns:
-        The exit code: 1 if the stream to acknowledge is not complete within `END_TIMEOUT` seconds, or its folder does
-        not exist; else 0.
+        The exit code: 1 if the stream to acknowledge is not complete within `END_TIMEOUT` (15) seconds, or its folder
+        does not exist; else 0.
 
     Raises:
-        SystemExit: The stream to print does not appear within `START_TIMEOUT` seconds, or the job's folder belongs to
-            another user.
+        SystemExit: The stream to print does not appear within `START_TIMEOUT` (30) seconds, or the job's folder belongs
+            to another user.
         ValueError: `command` is neither `acknowledge` nor a number.
     """
     folder = "/tmp/dlperf-job-%d-%s" % (os.getuid(), job)  # noqa: S108 - made by the job itself, and checked below

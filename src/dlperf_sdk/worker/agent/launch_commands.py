@@ -72,7 +72,7 @@ def orders_for(
         batches come last. Both lists are empty if this node has no processes.
 
     Raises:
-        ValueError: The variables of a process contain something of another node that this node does not know.
+        ValueError: The variables of a process contain a host, interface, port or device of a node that `nodes` lacks.
         ImportError: The module of the plugin's function cannot be imported.
         AttributeError: The module has no such function.
         Unsupported: The plugin does not have the strategy. Other exceptions of the plugin's function pass through, too.

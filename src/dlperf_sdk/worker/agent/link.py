@@ -59,7 +59,7 @@ class Link:
         return True
 
     def messages(self) -> Iterator[Dict[str, Any]]:
-        """Yield messages until the connection closes, or until one is malformed or has `LONGEST_LINE` bytes or more."""
+        """Yield messages until the connection closes, or one is malformed or has `LONGEST_LINE` (128 MiB) or more."""
         while True:
             try:
                 message = parse(self._reader.readline(LONGEST_LINE))

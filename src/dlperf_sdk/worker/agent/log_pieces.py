@@ -9,7 +9,7 @@ TAIL = 4000
 
 
 def in_pieces(text: str) -> Iterator[str]:
-    """Yield the log `text` in pieces of at most `LONGEST_PIECE` characters, in order.
+    """Yield the log `text` in pieces of at most `LONGEST_PIECE` (32,768) characters, in order.
 
     An empty log gives one empty piece.
     """
@@ -18,7 +18,7 @@ def in_pieces(text: str) -> Iterator[str]:
 
 
 def tail_of(pieces: List[Dict[str, Any]], name: str) -> List[Dict[str, str]]:
-    """Return the last `TAIL` characters of one worker's log.
+    """Return the last `TAIL` (4000) characters of one worker's log.
 
     Args:
         pieces: Events `log`, in order, each with the worker's `name` and a `text`.

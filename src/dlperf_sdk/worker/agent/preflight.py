@@ -221,7 +221,7 @@ def clock_offset(reported: float) -> Optional[float]:
         reported: The node's time, in seconds since the epoch, as a message that has just arrived has it.
 
     Returns:
-        The offset; None if the clocks differ by at most `SKEW` seconds.
+        The offset; None if the clocks differ by at most `SKEW` (1) seconds.
     """
     offset = reported - time.time()
     return offset if abs(offset) > SKEW else None

@@ -21,8 +21,8 @@ class Relay(threading.Thread):
     """A thread that passes orders and results on, between the parent's link and those of the nodes below.
 
     For its own node's agent it has the methods of a `Link`. None of them waits for a connection, apart from `close`.
-    A heartbeat is of one link: the relay answers for its own node to the parent, and reports a node below whose link
-    is lost (`gone`) or silent (`silent`), and its own agent if that is silent.
+    Heartbeats are not passed on. The relay sends its own to the parent and to the nodes below. It reports to the parent
+    each node below whose link is lost (`gone`), and each that is silent (`silent`), its own agent included.
 
     Args:
         tree: The tree.
@@ -95,7 +95,7 @@ class Relay(threading.Thread):
             yield message
 
     def close(self) -> None:
-        """Wait until all orders are passed on, at most `SILENCE` seconds, and end the link to the parent."""
+        """Wait until all orders are passed on, at most `SILENCE` (15) seconds, and end the link to the parent."""
         self._branches.await_sending(time.monotonic() + SILENCE)
         self._link.shut_down()  # the thread that serves it closes it
 

@@ -29,11 +29,13 @@ _RESOLVE_TIMEOUT = 10.0
 
 
 def candidate_ports(secret: str, allowed: Sequence[int] = ()) -> List[int]:
-    """Return `CANDIDATES` different ports to try, or all if fewer are allowed; the secret determines their order.
+    """Return `CANDIDATES` (8) different ports to try, or all if fewer are allowed.
+
+    The secret determines which ports, and their order.
 
     Args:
         secret: The bundle's secret.
-        allowed: The ports that may be used; empty for `network.USUAL`.
+        allowed: The ports that may be used; empty for `network.USUAL` (20000 to 31999).
     """
     allowed = allowed or USUAL
     candidates: List[int] = []

@@ -106,7 +106,7 @@ class Roster:
         return "node %d (%s)" % (node, host) if host else "node %d" % node
 
     def notes(self) -> List[Tuple[int, str]]:
-        """Return (node number, sentence) for each node whose clock differs from node 0's by more than `SKEW` seconds.
+        """Return (node number, sentence) for each node whose clock differs from node 0's by more than `SKEW` (1 s).
 
         The pairs are in the order of the nodes; the list is empty if there are none.
         """
@@ -133,7 +133,7 @@ class Roster:
         self._branches.send(message, nodes)
 
     def close(self) -> None:
-        """Send `quit` to all connected nodes, and wait until it is sent, at most `SILENCE` seconds in total.
+        """Send `quit` to all connected nodes, and wait until it is sent, at most `SILENCE` (15) seconds in total.
 
         The connections stay open.
         """
@@ -170,8 +170,8 @@ class Roster:
             The message, with `event` and `node`; None if there was none in time.
 
         Raises:
-            Failed: A node's connection is lost, or the node has been silent for too long; it is raised once for each
-                such node. It is also raised if a node's agent ran out of a resource.
+            Failed: A node's connection is lost, or the node has been silent for `SILENCE` (15) seconds; it is raised
+                once for each such node. It is also raised if a node's agent ran out of a resource.
         """
         end = time.monotonic() + timeout
         while True:

@@ -45,7 +45,7 @@ class Sampling:
                 self._open.append(sampler)
 
     def sample_if_due(self, now: float) -> None:
-        """Take one sample of every sampler if `PERIOD` seconds have passed since the last samples.
+        """Take one sample of every sampler if `PERIOD` (0.2) seconds have passed since the last samples.
 
         Values that are not finite are left out.
 

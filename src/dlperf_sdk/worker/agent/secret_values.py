@@ -31,8 +31,9 @@ def secret_values(request: Request, environ: Mapping[str, str]) -> "dict[str, st
 def replace_values(message: Any, values: Iterable[Tuple[str, str]]) -> Any:
     """Return a message of JSON values with `<NAME>` in place of each secret value, in keys as well.
 
-    A value is also replaced in the forms in which Python's `repr` and JSON escape it, and as its bytes are read
-    from a log. Longer values are replaced before shorter ones; those of fewer than `SHORTEST` characters are kept.
+    A value is also replaced as Python's `repr` or JSON escapes it, and with U+FFFD in place of bytes that are no UTF-8,
+    as in a log. Each line of a value is replaced, too. Longer texts are replaced before shorter ones; values and lines
+    of fewer than `SHORTEST` (8) characters are kept.
 
     Args:
         message: The message, which is not changed: a text, a number, a truth value, None, or lists and dicts of these.
@@ -64,7 +65,9 @@ def replace_values(message: Any, values: Iterable[Tuple[str, str]]) -> Any:
 
 
 def longest_form(values: Mapping[str, str]) -> int:
-    """Return the bytes, in UTF-8, of the longest form in which one of the values may be printed; 0 without values.
+    """Return the length, in bytes of UTF-8, of the longest form in which one of the values may be printed.
+
+    The forms are those that `replace_values` looks for. The length is 0 without values.
 
     Args:
         values: Secret values by name.

@@ -26,7 +26,7 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
     """Decide by the protocol's rule whether to stop or to take another repeat.
 
     Without a target, the rule is `fixed`: stop after `repeats` repeats. With a target, it is `adaptive`: the first
-    `repeats` repeats, or the first `SMALLEST_PILOT` if that is more, determine the number of repeats
+    `repeats` repeats, or the first `SMALLEST_PILOT` (6) if that is more, determine the number of repeats
     (`planned_repeats`); stop after that number, or after `max_repeats`. The coordinator calls this after each repeat, a
     campaign after each attempt of a case.
 

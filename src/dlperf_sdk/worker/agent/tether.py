@@ -73,7 +73,7 @@ def _write(pipe: int, part: bytes) -> Optional[int]:
 
 
 def watch() -> None:
-    """Block until standard input ends or is silent for `TIMEOUT` seconds, then send SIGTERM to this process."""
+    """Block until standard input ends or is silent for `TIMEOUT` (25) seconds, then send SIGTERM to this process."""
     while select.select([0], [], [], TIMEOUT)[0] and os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -233,9 +233,10 @@ class WorkerProcess:
         return record
 
     def log(self) -> str:
-        """Return the end of the worker's log, about `LONGEST_LOG` bytes, without secret values; empty if it is gone.
+        """Return the end of the worker's log, about `LONGEST_LOG` (256 KiB), with `<NAME>` in place of secret values.
 
-        Standard output and standard error are in it, in the order of writing. Bytes that are no UTF-8 are replaced.
+        Standard output and standard error are in it, in the order of writing. Bytes that are no UTF-8 are replaced. The
+        text is empty if the log's file is missing.
         """
         # What is cut off may begin in a value, whose other part would not be recognized: that is cut off afterwards.
         margin = longest_form(self._secrets)

@@ -178,7 +178,9 @@ def describe(gpu: Gpu) -> Dict[str, Any]:
 
 
 def survey(count: int, on_busy: str, library: str = LIBRARY) -> Choice:
-    """Choose `count` of this node's GPUs among those in `CUDA_VISIBLE_DEVICES`, first GPUs that no process uses now.
+    """Choose `count` of this machine's GPUs among those in `CUDA_VISIBLE_DEVICES`, idle ones first.
+
+    A GPU is idle if no process uses it now (`holders`). Without the variable, all GPUs are candidates.
 
     Args:
         count: Number of GPUs.
