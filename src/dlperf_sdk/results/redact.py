@@ -54,7 +54,7 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
     """Return a copy of a result without the names of hosts and users. Its repeats are in memory.
 
     Host names become `host-1`, …, user names `user`, `user-2`, …, boot ids `boot-1`, …, and UUIDs of GPUs `gpu-1`,
-    …. The names of home directories are replaced, and credentials in URLs removed. A name is kept if it is also a
+    …. Names of home directories become `user`, and credentials in URLs are removed. A name is kept if it is also a
     word of the schemas or of the case, such as `cpu`. The names of this machine and its user are not looked up.
 
     Args:

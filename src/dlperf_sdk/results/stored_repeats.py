@@ -63,7 +63,7 @@ def attempts_of(repeats: Sequence[Repeat]) -> tuple[int, ...]:
 
 
 def numbers_of(repeats: Sequence[Repeat], count: int) -> Sequence[int]:
-    """Return the number of the repeat that each value of a metric is from: that of its attempt.
+    """Return, for each value of a metric, the attempt number of the repeat in which it was measured.
 
     If the result does not have `count` repeats, as with an imported log, the values are numbered from 1.
 

@@ -23,8 +23,8 @@ def to_text(result: Result) -> str:
 
     It has the run, the case, the outcome, a failure's message, the throughput, the number of repeats (or the origin of
     an imported result), and the names of the verdicts by kind and outcome. Lines that do not apply are left out, and
-    each text is cut to 500 characters (`MAXIMUM_TEXT`). No records are read, so contradictions to them are not among
-    the outcomes.
+    each text is cut to 500 characters (`MAXIMUM_TEXT`). No records are read, so the outcome does not
+    tell whether they contradict the result.
     """
     lines = [f"{label}: {text}" for label, text in _facts(result)]
     return "<Result\n  {}>".format("\n  ".join(lines))

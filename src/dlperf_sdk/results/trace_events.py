@@ -62,8 +62,8 @@ class Trace:
 
         Returns:
             The intervals in the order of the file. `start` and `end` are in seconds since the file's first valid time;
-            `track` is the pair of process and thread. An event that begins an interval and one that ends it make one
-            interval, in the place of the second; either of them alone is left out.
+            `track` is the pair of process and thread. A begin event and its end event (`ph` B and E) make one interval,
+            in the place of the end event; an event without its counterpart is left out.
 
         Raises:
             DocumentError: An event that is selected has no valid time or duration, or ends before it starts.

@@ -52,8 +52,9 @@ class RunSpec:
     """One benchmark case, as requested. Immutable; `attrs.evolve(spec, steps=5)` returns a changed copy.
 
     Raises:
-        SpecError: A field has an impossible value, the accumulation does not divide the batch size, or the batch size
-            is `max` for a part of a step.
+        SpecError: A field has an impossible value; the accumulation does not divide the batch size; the batch size is
+            `max` for a part of a step; `target` or `max_repeats` is set with a protocol that has a fixed number of
+            repeats; or `max_repeats` is below `repeats`.
         UnknownName: A field has a value that is none of its fixed names, such as an unknown protocol. Names of
             plugins and capabilities are checked when the case is planned.
     """
@@ -292,11 +293,8 @@ class RunSpec:
     def resolved_protocol(self) -> Protocol:
         """Return the spec's protocol, with the numbers that the spec sets itself in place of the protocol's.
 
-        These are `canonical_steps`, `warmup`, `steps`, `repeats`, `max_repeats` and `target`.
-
-        Raises:
-            SpecError: `target` or `max_repeats` is given for a protocol with a fixed number of repeats, or
-                `max_repeats` is below `repeats`.
+        These are `canonical_steps`, `warmup`, `steps`, `repeats`, `max_repeats` and `target`. Numbers that contradict
+        each other were refused when the spec was made.
         """
         base = PROTOCOLS[self.protocol]
         if base.target is None and (self.target is not None or self.max_repeats is not None):

@@ -195,8 +195,8 @@ class FrameworkSubject(FrameworkChoice):
     def skip_if_unfinished(self, failed: Failure | str | None) -> None:
         """Skip the running test if a worker raised `Unsupported`, or the plugin has a method that is yet to be written.
 
-        Such a method raises the NotImplementedError of the gaps that `dlperf new-plugin` leaves. For any other failure,
-        the function returns.
+        `dlperf new-plugin` lets such a method raise a NotImplementedError, whose text this function recognizes. For any
+        other failure, the function returns.
 
         Args:
             failed: The failure, or its traceback; None if nothing failed.

@@ -142,7 +142,7 @@ PARTS = {"whole": Part, "input": Input, "communication": Communication, "trainin
 def open_part(task: "Task") -> Part:
     """Return the part of a training step that the task's request names.
 
-    The attribute `task` of the part contains the trainer whose `step` is this part, for the measuring loop.
+    Its attribute `task` is for the measuring loop: a copy of `task` with a trainer whose `step` does only this part.
 
     Args:
         task: The started runtime, and the trainer of the whole step. The part `communication` may take steps with this

@@ -63,8 +63,8 @@ class GeneratorFeed(BatchFeed):
     def open(self, generate: Generator, request: Request) -> Iterable[Any]:
         """Start the framework's dataset over a generator, and return an iterable of the batches that it loads.
 
-        The dataset has as many loaders as `count_workers` returned, a number in the attribute `workers`. Each loader
-        has its own generator, and prefetches up to `PREFETCH` (2) batches.
+        The dataset has as many loaders as `count_workers` returned (attribute `workers`). Each loader has its own
+        generator, and prefetches up to `PREFETCH` (2) batches.
 
         Args:
             generate: Function of no arguments that returns an endless iterator over one replica's batches, dicts of

@@ -19,7 +19,10 @@ made of it."""
 
 
 class TrainerHooks(Trainer):
-    """The hooks that `BaseTrainer` calls, with the defaults of those that a plugin need not implement."""
+    """The hooks that `BaseTrainer` calls.
+
+    A hook that a plugin must implement raises NotImplementedError here; the others have a default.
+    """
 
     loss_scale: float
     """Constant factor of the loss in the backward pass."""

@@ -90,7 +90,7 @@ class Branches:
                     channel.put_line(line)
 
     def note_message(self, node: int) -> None:
-        """Note that a message of a node has arrived."""
+        """Record that a message of a node has arrived now, so that the node does not count as silent."""
         self._last_messages[node] = time.monotonic()
 
     def find_silent(self) -> Optional[int]:

@@ -51,7 +51,7 @@ def main(
 
     Args:
         node: The node's number, or `$NAME` of the variable that holds it.
-        hosts: The first hosts as a list, or `$NAME` of the variable that holds it.
+        hosts: A list of the first hosts, as `expand_hosts` takes it, or `$NAME` of the variable that holds it.
         interface: The workers' network interface; None for the interface through which the agent reaches the
             coordinator.
         ports: The allowed ports as `FIRST-LAST`; empty for any.
@@ -65,6 +65,7 @@ def main(
 
     Raises:
         SystemExit: A SIGTERM or SIGHUP arrived before the agent has joined.
+        OSError: The directory for temporary files cannot be made or locked.
     """
     os.umask(0o077)
     lifetime.adopt_orphans()
