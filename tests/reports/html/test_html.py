@@ -23,6 +23,7 @@ from result_values import results as any_results
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.analysis.comparison import compare
 from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.interfaces.collection import Collection, Figures
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.reports import collection_page, html, markdown, sweeps
@@ -378,19 +379,21 @@ def test_the_best_batch_size_of_each_model_is_in_a_table():
         "Batch sizes: resnet50",
         "Batch sizes: bert-base",
     ]
-    single, sortable, choice = section(page, "Batch sizes: resnet50").items
+    sortable, choice = section(page, "Batch sizes: resnet50").items
     table = sortable.table
     titles = [f"batch {size}" for size in (96, 128, 144, 196, 224, 256, 320)]
-    assert [column.title for column in table.columns] == ["topology", "case", *titles, "best"]
+    assert [column.title for column in table.columns] == ["topology", "case", "best", *titles]
     assert "(img/s)" in table.title and isinstance(choice, Choice)
     rows = {
-        (row[0].text, *row[1].text.split()[:2]): [cell.text for cell in row[2:]]
+        (row[0].text, row[1].text.partition(" (")[0], row[1].text.partition(") ")[2]): [
+            cell.text for cell in row[2:]
+        ]
         for row in table.rows
-        if "paddle" not in row[1].text
     }
-    assert ("1n4d", "oneflow", "0.2.0") not in rows
+    assert ("1n4d", "oneflow 0.2.0", "fp32") not in rows
     # 12,408 is no worse.
-    assert rows["4n8d", "oneflow", "0.2.0"] == [
+    assert rows["4n8d", "oneflow 0.2.0", "fp32"] == [
+        "128, 144 (1.02×)",
         "12,162",
         "12,412",
         "12,408",
@@ -398,11 +401,26 @@ def test_the_best_batch_size_of_each_model_is_in_a_table():
         "",
         "",
         "",
-        "128, 144 (1.02×)",
     ]
-    assert rows["1n8d", "tensorflow", "2.3.0"] == ["", "5,735", "", "", "", "6,898", "7,115", "320 (1.24×)"]
-    assert rows["1n2d", "tensorflow", "2.3.0"] == ["", "1,572", "", "", "", "", "", "only one"]
-    assert "torch fp32 (128)" in single.text
+    assert rows["1n8d", "tensorflow 2.3.0", "amp-fp16"] == [
+        "320 (1.24×)",
+        "",
+        "5,735",
+        "",
+        "",
+        "",
+        "6,898",
+        "7,115",
+    ]
+    assert rows["1n2d", "tensorflow 2.3.0", "amp-fp16"] == ["128 (only one)", "", "1,572", "", "", "", "", ""]
+    # Cases of one batch size follow those of several, each with its version and its throughput.
+    swept = {"oneflow 0.2.0 (OneFlow-Benchmark) fp32", "tensorflow 2.3.0 (TensorFlow-models) amp-fp16"}
+    is_single = [
+        row[1].text not in swept and all("memory" not in cell.text for cell in row) for row in table.rows
+    ]
+    assert is_single == sorted(is_single) and 0 < sum(is_single) < len(is_single)
+    torch = rows["4n8d", "torch 1.5.0a0+8f84ded", "fp32 dali"]
+    assert torch == ["128 (only one)", "", "10,917", "", "", "", "", ""]
 
 
 def test_many_swept_models_share_a_section():
@@ -427,7 +445,7 @@ def test_a_sweep_is_one_curve_of_throughput_and_one_of_memory():
     actual = [case(at, chance, {"topology": "1n1d", "batch_size": size}) for at, size in enumerate((8, 2, 4))]
     page = measured.page(actual)
     best, plots = section(page, "Batch sizes").items
-    assert [column.title for column in best.table.columns][2:5] == ["batch 2", "batch 4", "batch 8"]
+    assert [column.title for column in best.table.columns][3:] == ["batch 2", "batch 4", "batch 8"]
     assert [plot.title for plot in plots.items] == [
         "Batch size: resnet50, 1n1d, fp32: throughput",
         "Batch size: resnet50, 1n1d, fp32: peak device memory",
@@ -686,6 +704,15 @@ def test_disagreements_begin_with_the_largest():
     assert nothing.text.endswith("all of 21 printed cells agree with the figures.")
 
 
+def test_a_collection_without_figures_has_a_page_that_says_so():
+    class Empty(Collection):
+        name, title, description = "empty", "Nothing yet", "Figures of nobody."
+        figures = Figures("empty", ())
+
+    assert "Figures of nobody. It has no figures." in html.report_on_collection(Empty())
+    assert "It has no figures." in markdown.text_of(html.blocks_of_collection(Empty()))
+
+
 @pytest.mark.parametrize("name", COLLECTIONS)
 def test_every_table_of_the_terminals_report_is_in_the_page(name):
     actual = items_of(page_of(name))
@@ -859,7 +886,7 @@ def test_the_first_screen_answers_which_framework_is_fastest():
     assert fastest[0].value == "oneflow"
     assert fastest[1].value == "oneflow"
     # The newer release, with its true second. The older one, whose source does not state the norm, is in the table.
-    assert fastest[1].aside == "oneflow 0.2.0 at 4,019 seq/s (no clipping), ≈1.09× mxnet, no interval"
+    assert fastest[1].aside == "oneflow 0.2.0 at 4,019 seq/s (no clipping), ≈1.09× mxnet 3,671, no interval"
     assert fastest[1].excluded == (
         "oneflow 0.1.9 3,715, torch 2,886, tensorflow 2,728, paddle 2,074 (clip norm not stated); "
         "oneflow 3,690 (clip norm 1.0)"

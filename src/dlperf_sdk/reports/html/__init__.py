@@ -66,7 +66,6 @@ def report_on_collection(published: Collection) -> str:
 
     Raises:
         UsageError: The extra `report` is not installed.
-        StopIteration: The collection has no figure.
     """
     from dlperf_sdk.reports.html import collection, render
 
@@ -130,9 +129,6 @@ def blocks_of_collection(published: Collection) -> list[Block]:
 
     Args:
         published: The collection of published figures.
-
-    Raises:
-        StopIteration: The collection has no figure.
     """
     from dlperf_sdk.reports.html import as_blocks, collection
 

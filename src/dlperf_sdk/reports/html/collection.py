@@ -57,11 +57,11 @@ FACTORS = (
 def page(collection: Collection) -> Page:
     """Return the report on a collection: its figures with their sources, the source's tables, and analyses.
 
-    Sections without content are left out.
-
-    Raises:
-        StopIteration: The collection has no figure.
+    Sections without content are left out. Without figures, the page says so and has no section.
     """
+    colophon = f"Made by dlperf-sdk {dlperf_sdk.__version__} from figures that are installed as data."
+    if not collection.figures:
+        return Page(collection.title, f"{collection.description} It has no figures.", (), (), colophon)
     merged = merge(cases(collection.figures))
     by_workload = workloads(merged)
     distinct = [run.case for run in merged]
@@ -110,7 +110,7 @@ def page(collection: Collection) -> Page:
         ),
         tiles=tiles(collection, ranked),
         sections=tuple(section for section in sections if section.items),
-        colophon=f"Made by dlperf-sdk {dlperf_sdk.__version__} from figures that are installed as data.",
+        colophon=colophon,
         aliases={
             **{printed: name for name, printed in collection.printed_names.items()},
             **collection.aliases,

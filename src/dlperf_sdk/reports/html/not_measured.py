@@ -76,7 +76,7 @@ def section(cases: Sequence[Case], out_of_memory: Sequence[OutOfMemory] = ()) ->
     answer = f"{len(measured) - complete} of {len(measured)} series lack a topology"
     if exhausted:
         answer = f"{format_count(len(exhausted), 'case')} ran {OUT_OF_MEMORY}; {answer}"
-    lede = "A series is one case with one batch size per device."
+    lede = "A series is the cases that differ in their topology only."
     if exhausted:
         lede += " The source names no topology for what ran out of memory; [n] is its statement."
     return Section(TITLE, (table, *words), lede, folded=True, answer=f"{answer}.")

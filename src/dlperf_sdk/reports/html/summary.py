@@ -10,7 +10,7 @@ from dlperf_sdk.reports.exclusions import format_excluded
 from dlperf_sdk.reports.fastest import TITLE, describe_shared_facts, list_unmeasured, release
 from dlperf_sdk.reports.html.page import Tile
 from dlperf_sdk.reports.leads import NOT_SIGNIFICANT, describe_compiler, format_ratio, list_reservations
-from dlperf_sdk.reports.numbers import format_count, quantity
+from dlperf_sdk.reports.numbers import common_scale, format_count, quantity
 from dlperf_sdk.reports.overview import number_notes
 from dlperf_sdk.reports.ranked_cases import describe_implementation, list_settings
 from dlperf_sdk.reports.wording import format_name, join_names
@@ -126,7 +126,7 @@ def _answer(ranking: Ranking, rankings: Sequence[Ranking]) -> str:
     name += f"{describe_implementation(first, rankings)}{describe_compiler(ranking, first)}"
     rival = (
         f"{second.facts.get(ranking.factor)}{describe_implementation(second, rankings)}"
-        f"{describe_compiler(ranking, second)}"
+        f"{describe_compiler(ranking, second)} {common_scale([second.throughput], '').format_alone(second.throughput)}"
     )
     setting = describe_shared_facts(ranking, rankings)
     unmeasured = list_unmeasured(ranking, rankings)

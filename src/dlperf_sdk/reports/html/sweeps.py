@@ -9,7 +9,7 @@ from typing import Any
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.interfaces.collection import OutOfMemory
 from dlperf_sdk.interfaces.measurer import Metric
-from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table, interval_cell
+from dlperf_sdk.reports.blocks import Cell, Column, Table, interval_cell
 from dlperf_sdk.reports.html import line_charts
 from dlperf_sdk.reports.html.not_measured import OUT_OF_MEMORY
 from dlperf_sdk.reports.html.page import Abreast, Item, Plot, Section, Sortable
@@ -84,8 +84,9 @@ def _section(
     answer = ""
     if exhausted:
         sizes = join_names(map(str, sorted({size for sizes in exhausted.values() for size in sizes})))
-        answer = f"{format_count(len(exhausted), 'case')} ran {OUT_OF_MEMORY} at batch {sizes}."
-        lede += " The source names no topology for what ran out of memory."
+        count = sum(map(len, exhausted.values()))
+        answer = f"{format_count(count, 'case')} ran {OUT_OF_MEMORY} at batch {sizes}."
+        lede += " The source names no topology for what ran out of memory; each batch size counts as a case."
     return Section(
         title,
         (*items, *choose_workload(parts, len(ordered))),
@@ -97,9 +98,10 @@ def _section(
 def _batch_sizes(
     merged: Sequence[Merged], out_of_memory: Sequence[OutOfMemory]
 ) -> tuple[list[Item], dict[str, set[int]]]:
-    """Return items with the throughput of each batch size, and the batch sizes of each case that ran out of memory.
+    """Return a table of the throughput by batch size, and the batch sizes of each case that ran out of memory.
 
-    The items are the cases that have one batch size only, and a table with a row per topology and case.
+    The table has a row per topology and case; cases of one batch size only come last. It is left out if there are no
+    others.
     """
     names = labels([run.case for run in merged], ("topology", "batch_size"))
     runs: dict[str, dict[TopologySpec, list[Case]]] = {}
@@ -114,44 +116,33 @@ def _batch_sizes(
         )
         for name, places in runs.items()
     }
-    swept = sorted(
-        (name for name in runs if len(sizes[name]) > 1),
-        key=lambda name: (len(sizes[name]) - len(exhausted.get(name, ())) == 1, name),
-    )
-    if not swept:
+    if all(len(members) == 1 for members in sizes.values()):
         return [], exhausted
-    topologies = sort_topologies(topology for name in swept for topology in runs[name])
-    batches = sorted({size for name in swept for size in sizes[name]})
+    ordered = sorted(runs, key=lambda name: (len(sizes[name]) - len(exhausted.get(name, ())) == 1, name))
+    topologies = sort_topologies(topology for places in runs.values() for topology in places)
+    batches = sorted({size for members in sizes.values() for size in members})
     rows = [
         (str(topology), name, *_throughputs(runs[name][topology], batches, exhausted.get(name, set())))
+        for is_single in (False, True)
         for topology in topologies
-        for name in swept
-        if topology in runs[name]
+        for name in ordered
+        if topology in runs[name] and (len(sizes[name]) == 1) is is_single
     ]
     columns = (
         Column("topology", key=True),
-        Column("case", whole=True, key=True),
-        *(Column(f"batch {size}", right=True) for size in batches),
+        Column("case", key=True),
         Column("best", whole=True),
+        *(Column(f"batch {size}", right=True) for size in batches),
     )
     units = ", ".join(dict.fromkeys(run.case.unit for run in merged))
     title = f"Throughput ({units}) by batch size; best: within 1 %, with its ratio to the smallest"
-    table = Sortable(Table(columns, tuple(rows), title), ("topology", "case"), _PAGE_ROWS)
-    single: dict[str, set[int]] = {}
-    for name, places in runs.items():
-        if len(sizes[name]) == 1:
-            facts = next(iter(places.values()))[0].facts
-            single.setdefault(f"{facts.get('framework')} {facts.get('precision')}", set()).update(sizes[name])
-    if single:
-        listed = [f"{name} ({', '.join(map(str, sorted(batches)))})" for name, batches in single.items()]
-        return [Paragraph(f"Cases of one batch size only: {', '.join(listed)}.", "quiet"), table], exhausted
-    return [table], exhausted
+    return [Sortable(Table(columns, tuple(rows), title), ("topology", "case"), _PAGE_ROWS)], exhausted
 
 
 def _throughputs(
     cases: Sequence[Case], batches: Sequence[int], exhausted: Collection[int]
 ) -> list[Cell | str]:
-    """Return the throughput of a case with each batch size, and the best batch sizes with their ratio.
+    """Return the best batch sizes of a case with their ratio, and the throughput with each batch size.
 
     A batch size that ran out of memory has that in place of the throughput.
     """
@@ -160,7 +151,7 @@ def _throughputs(
     # In two lines it makes the column no wider.
     cells: dict[int, Cell | str] = dict.fromkeys(exhausted, Cell(OUT_OF_MEMORY.replace(" (", "\n("), "doubt"))
     cells |= {case.batch_size: scale.format_alone(case.throughput) for case in ordered}
-    return [*(cells.get(size, "") for size in batches), _best(cases)]
+    return [_best(cases), *(cells.get(size, "") for size in batches)]
 
 
 def _best(cases: Sequence[Case]) -> str:
@@ -168,9 +159,9 @@ def _best(cases: Sequence[Case]) -> str:
     ordered = sorted(cases, key=lambda case: case.batch_size)
     top = max(ordered, key=lambda case: case.throughput)
     best = dict.fromkeys(str(case.batch_size) for case in ordered if case.throughput >= 0.99 * top.throughput)
-    if len({case.batch_size for case in cases}) == 1:
-        return "only one"
-    return f"{', '.join(best)} ({top.throughput / ordered[0].throughput:.2f}×)"
+    is_single = ordered[0].batch_size == ordered[-1].batch_size
+    ratio = "only one" if is_single else f"{top.throughput / ordered[0].throughput:.2f}×"
+    return f"{', '.join(best)} ({ratio})"
 
 
 def memory_of(results: Iterable[Result]) -> dict[str, Metric]:

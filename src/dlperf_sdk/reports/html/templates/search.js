@@ -7,7 +7,7 @@ const make = (tag, properties = {}, ...children) => {
 };
 
 // Other words for what the tables say: `pytorch` finds `torch`.
-const aliases = new Map(Object.entries(JSON.parse(document.getElementById("aliases").textContent)));
+const aliases = new Map(Object.entries({ best: "fastest", worst: "lowest", ...JSON.parse(document.getElementById("aliases").textContent) }));
 
 // Every table, with a search over its rows, and a function that shows what was found.
 const tables = [];
@@ -20,7 +20,7 @@ const tokensOf = (said) => said.toLowerCase().split(/[\s/]+/)
   .map((token) => token.replace(/^[([]+|[)\],;:]+$/g, "").replace(/(\d),(?=\d{3})/g, "$1"));
 
 // The search over a table: `cells` has the different texts of each column, `rows` the number of each cell in these.
-const searcher = (cells, rows, labels, around) => {
+const searcher = (cells, rows, labels, place, title) => {
   let tokens = null;
   const holdersOf = (word) => {
     tokens ??= cells.map((column) => column.map(tokensOf));
@@ -38,7 +38,8 @@ const searcher = (cells, rows, labels, around) => {
   const silent = new Set(["vs", "versus", "against", "and", "with", ...named.flat()]);
   const bare = (searched) => tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean);
   // What the title says is true of all rows: `bert` finds every row of the batch sizes of bert-base.
-  const context = tokensOf(around);
+  const section = tokensOf(place);
+  const context = [...section, ...tokensOf(title)];
   const isContext = (word) => context.some((token) => token.startsWith(word));
   const wordsOf = (searched) => bare(searched).filter((word) => !silent.has(word)).map((word) => aliases.get(word) ?? word);
   const rowsWith = (searched) => {
@@ -57,7 +58,7 @@ const searcher = (cells, rows, labels, around) => {
     const said = (row, at) => cells[at][row[at]].replaceAll("\n", " ");
     const has = (row, at) => !["", "–"].includes(said(row, at));
     const row = found.find((each) => asked.some((is, at) => is && has(each, at))) ?? found[0];
-    const parts = labels.map((label, at) => [at, isKey[at] ? said(row, at) : `${label}: ${said(row, at)}`]).filter(([at]) => has(row, at));
+    const parts = labels.map((label, at) => [at, isKey[at] || !label ? said(row, at) : `${label}: ${said(row, at)}`]).filter(([at]) => has(row, at));
     const keys = parts.filter(([at]) => isKey[at]);
     const answers = parts.filter(([at]) => asked[at]);
     // A cell with a searched word comes before the others.
@@ -67,7 +68,10 @@ const searcher = (cells, rows, labels, around) => {
     const text = [...keys, ...rest].map(([, part]) => part).join(" · ");
     return cut(text, narrow ? 110 : 160);
   };
-  return { rowsWith, unknown, preview };
+  // How often a search names the section, which counts twice, or a column.
+  const namings = (searched) => bare(searched).reduce((count, word) =>
+    count + 2 * section.some((token) => token.startsWith(aliases.get(word) ?? word)) + named.some((label) => label.includes(word)), 0);
+  return { rowsWith, unknown, preview, namings };
 };
 const cut = (text, letters) => (text.length > letters ? `${text.slice(0, letters)}…` : text);
 const placeOf = (element) => {

@@ -49,7 +49,7 @@ const sortable = (box) => {
     return ranks.get(at);
   };
 
-  const { rowsWith, unknown, preview } = searcher(cells.map((column) => column.map(([said]) => said)), rows, labels, `${placeOf(box)} ${title}`);
+  const { rowsWith, unknown, preview, namings } = searcher(cells.map((column) => column.map(([said]) => said)), rows, labels, placeOf(box), title);
 
   const find = () => {
     let found = rowsWith(state.words).filter((row) => [...state.wanted].every(([at, value]) => text(row, at) === value));
@@ -145,6 +145,7 @@ const sortable = (box) => {
     isLast: false,
     find: rowsWith,
     unknown,
+    namings,
     preview: (found, searched) => preview(found, searched, kinds.map((kind) => kind.includes("key"))),
     reveal: (searched) => {
       unfoldAround(box);
@@ -193,13 +194,14 @@ const plain = (box) => {
   const rows = lines.map((_, place) => cells.map(() => place));
   const title = table.caption ? table.caption.textContent : "";
   const labels = [...table.tHead.rows[0].cells].map((head) => head.textContent.trim());
-  const { rowsWith, unknown, preview } = searcher(cells, rows, labels, `${placeOf(box)} ${title}`);
+  const { rowsWith, unknown, preview, namings } = searcher(cells, rows, labels, placeOf(box), title);
   tables.push({
     box,
     title: title || labels[0],
     isLast: Boolean(box.closest("details")),
     find: rowsWith,
     unknown,
+    namings,
     preview: (found, searched) => preview(found, searched, labels.map((_, at) => lines[0].cells[at].classList.contains("key"))),
     reveal: (searched) => {
       unfoldAround(box);
@@ -230,21 +232,41 @@ for (const long of document.querySelectorAll("section .wide > .stacked, ol.notes
 
 const finder = document.getElementById("find");
 const found = document.getElementById("found");
+// The tables that a search names come first, then those with the fewest rows of it; tables of a closed source come last.
+const hitsOf = (searched) => tables.map((table) => ({ table, rows: table.find(searched), namings: table.namings(searched) }))
+  .filter(({ rows }) => rows.length)
+  .sort((a, b) => a.table.isLast - b.table.isLast || b.namings - a.namings || a.rows.length - b.rows.length);
+const without = (words, dropped) => words.filter((word) => !dropped.includes(word)).join(" ");
+const quote = (words) => words.map((word) => `“${word}”`).join(", ");
+// A button in the list of what was found: a title, what was found there, and a line of it.
+const entry = (title, count, line, show) => {
+  const button = make("button", { type: "button" }, make("b", { textContent: title }), count, make("span", { textContent: line }));
+  button.addEventListener("click", () => { found.hidden = true; show(); });
+  return button;
+};
+const sectionsWith = (words) => [...document.querySelectorAll("main section")].flatMap((section) => {
+  const said = [...section.querySelectorAll("h2, .answer, p:not(.pages *)")].map((each) => each.textContent.trim());
+  const line = said.find((text) => words.some((word) => text.toLowerCase().includes(word.toLowerCase())));
+  const link = links.get(section.id);
+  return line && link ? [entry(placeOf(section), "", cut(line, narrow ? 110 : 160), () => link.click())] : [];
+});
 const findAll = () => {
   const searched = finder.value.trim();
-  // The fewer rows a table has of what is searched, the closer it is to the answer; tables of a closed source come last.
-  const hits = searched ? tables.map((each) => [each, each.find(searched)]).filter(([, rows]) => rows.length)
-    .sort(([a, x], [b, y]) => a.isLast - b.isLast || x.length - y.length) : [];
-  found.replaceChildren(...hits.map(([each, rows]) => {
-    const button = make("button", { type: "button" }, make("b", { textContent: placeOf(each.box) }), `, ${rows.length.toLocaleString("en")} in “${cut(each.title, narrow ? 30 : 60)}”`,
-      make("span", { textContent: each.preview(rows, searched) }));
-    button.addEventListener("click", () => { found.hidden = true; each.reveal(searched); });
-    return button;
-  }));
-  if (!hits.length) {
-    const missing = searched.split(/\s+/).filter((word) => tables.every((each) => each.unknown(word).length));
-    found.textContent = `No table has ${missing.length ? missing.map((word) => `“${word}”`).join(", ") : "a row with all of these words"}.`;
+  const words = searched.match(/["“”][^"“”]*["“”]?|\S+/g) ?? [];
+  let hits = searched ? hitsOf(searched) : [];
+  let sought = searched;
+  const notes = [];
+  if (searched && !hits.length) {
+    const missing = words.filter((word) => tables.every((each) => each.unknown(word).length));
+    const dropped = missing.length ? missing : words.filter((word) => hitsOf(without(words, [word])).length).slice(0, 1);
+    sought = without(words, dropped);
+    hits = sought ? hitsOf(sought) : [];
+    const count = hits.reduce((sum, { rows }) => sum + rows.length, 0);
+    const rest = hits.length ? `; without ${missing.length ? dropped.length > 1 ? "them" : "it" : quote(dropped)}: ${count.toLocaleString("en")} row${count > 1 ? "s" : ""}` : "";
+    notes.push(make("p", { textContent: `No row has ${missing.length ? quote(missing) : "all of these words"}${rest}.` }), ...sectionsWith(missing));
   }
+  found.replaceChildren(...notes, ...hits.map(({ table, rows }) =>
+    entry(placeOf(table.box), `, ${rows.length.toLocaleString("en")} in “${cut(table.title, narrow ? 30 : 60)}”`, table.preview(rows, sought), () => table.reveal(sought))));
   found.hidden = !searched;
 };
 let pausing = 0;
