@@ -67,7 +67,11 @@ class Cell:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Name of a field of `RunSpec` → value: `precision`, `compiler`, `topology`, and `strategy` if it is set."""
+        """Name of a field of `RunSpec` → value: `precision` and `compiler`, and `topology` and `strategy`.
+
+        The topology is that of one replica, and `strategy` is absent, if the cell's `strategy` is None; otherwise the
+        topology is that of two replicas on one node.
+        """
         placement = (
             {"topology": SINGLE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}
         )

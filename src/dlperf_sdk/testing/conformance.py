@@ -15,7 +15,13 @@ MARKERS = (
 
 
 def advice(problem: str, reason: str, change: str) -> str:
-    """Return the message of a failed test: three lines that state the problem, why it matters, and what to change."""
+    """Return the message of a failed test, in three lines.
+
+    Args:
+        problem: What is wrong, as a sentence with its full stop.
+        reason: Why it matters, as a clause without a full stop.
+        change: What to change, as a clause without a full stop.
+    """
     return f"{problem}\n  Why it matters: {reason}\n  What to change: {change}"
 
 

@@ -62,7 +62,7 @@ class FrameworkChoice(Conformance):
         """Return the names of the models to test.
 
         They are `models` if that is set, else all installed models with a trainer for the framework, in alphabetical
-        order.
+        order; empty if there are none.
 
         Raises:
             DlperfError: The framework plugin, or an installed model, cannot be loaded.
@@ -103,7 +103,10 @@ class FrameworkChoice(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells that only combine settings, each of which an earlier cell tests as well."""
+        """Return the cells that only combine settings, each of which an earlier cell tests as well.
+
+        Empty if the plugin cannot be loaded.
+        """
         all_cells = frozenset(self.axes()["any_cell"])
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 

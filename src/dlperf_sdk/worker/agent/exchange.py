@@ -37,11 +37,15 @@ class Channel:
         self._exchange = exchange
 
     def put(self, message: Dict[str, Any]) -> None:
-        """Enqueue a message after those before it; return at once. Raises ValueError if a number is not finite."""
+        """Enqueue a message after those before it; return at once.
+
+        Raises:
+            ValueError: The message contains a number that is not finite.
+        """
         self.put_line(link.encode(message))
 
     def put_line(self, line: bytes) -> None:
-        """Enqueue an encoded message after those before it; return at once.
+        """Enqueue a line that `link.encode` returned, after the messages before it; return at once.
 
         Nothing is sent if the other side is gone.
         """

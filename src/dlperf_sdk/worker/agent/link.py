@@ -42,7 +42,7 @@ class Link:
         """Send a message, and wait until the system has taken it.
 
         Returns:
-            False if the other side is gone.
+            True; False if the other side is gone.
 
         Raises:
             ValueError: The message contains a number that is not finite.
@@ -50,7 +50,11 @@ class Link:
         return self.send_line(encode(message))
 
     def send_line(self, line: bytes) -> bool:
-        """Send an encoded message, and wait until the system has taken it. Return False if the other side is gone."""
+        """Send a line that `encode` returned, and wait until the system has taken it.
+
+        Returns:
+            True; False if the other side is gone.
+        """
         try:
             with self._lock:
                 self.socket.sendall(line)
@@ -59,7 +63,7 @@ class Link:
         return True
 
     def messages(self) -> Iterator[Dict[str, Any]]:
-        """Yield messages until the connection closes, or one is malformed or has `LONGEST_LINE` (128 MiB) or more."""
+        """Yield messages until the connection closes, or one is malformed or reaches `LONGEST_LINE` (128 MiB)."""
         while True:
             try:
                 message = parse(self._reader.readline(LONGEST_LINE))
