@@ -20,7 +20,7 @@ class PassedChecks:
         arguments: Arguments of the check; values that JSON lacks are represented by their `str`.
 
     Raises:
-        Unavailable: The cache belongs into the user's home directory, and the system knows none for this user.
+        Unavailable: The cache is in the user's home directory, and the system knows no such directory.
     """
 
     def __init__(self, group: str, name: str, arguments: dict[str, Any]) -> None:
