@@ -39,7 +39,7 @@ An entry has five parts:
 - the node that the failure names
 - the time from the fault to the end of the run in seconds, rounded to whole seconds. If the fault exists before the
   agents start, the time begins with the launch. If the fault is part of a worker (killed, hangs), it begins with
-  the repeat in which the fault occurs. While `joined` was recorded, other programs used the processors
+  the repeat in which the fault occurs. Other programs used the processors, too
 - orphans: processes and files of the run that were still on the nodes at the end of the test, after at most 30 s of
   waiting
 - the finished repeats that were kept, of those that had finished; 0 of 0 if the fault occurs before the first
