@@ -115,6 +115,10 @@ def test_the_same_name_has_the_same_stand_in():
         ("[2001:db8::5:7]:29500", "[2001:db8::5:7]:29500 is taken"),
         ("fe80::5%eth0", "fe80::5%eth0 is taken"),
         ("10.1.2.3", "10.1.2.3:29500 is taken"),
+        ("10.1.2.3", "[::ffff:a01:203]:29500 is taken"),
+        ("10.1.2.3", "::FFFF:10.1.2.3 is taken"),
+        ("2001:db8::5:7", "[2001:0DB8:0:0:0:0:5:7]:29500 is taken"),
+        ("2001:0db8:0:0:0:0:5:7", "no route to 2001:db8::5:7."),
     ],
 )
 def test_the_address_of_a_node_is_its_host(address, note):

@@ -8,6 +8,7 @@ kept, for it identifies nobody: a host called `cpu`, or a user called `amp` in `
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,6 +35,9 @@ _IDENTIFIERS = {"boot_id": "boot", "uuid": "gpu"}
 _HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
 _URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F.]*:[0-9a-fA-F:.]*")
+_SPELLED = re.compile(r"(?<![\w:.])[0-9a-fA-F]*:[0-9a-fA-F:.]*[0-9a-fA-F](?!\w)")
+"""Texts that may be an address of IPv6, in any of its spellings."""
+_LONGEST_ADDRESS = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 _CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
 _JOINED = re.compile(r"[\w-]+")
 _LONGEST_WORD = 80
@@ -152,6 +156,7 @@ def _make_replacer(
 
     def replace(text: str) -> str:
         text = _CREDENTIALS.sub(r"\1", text)
+        text = _SPELLED.sub(lambda match: names.get(_short_address(match[0])) or match[0], text)
         text = replace_names(text)
         return _HOME.sub(lambda match: match[1] + (match[2] if match[2].startswith("user") else "user"), text)
 
@@ -164,12 +169,23 @@ def _name_host(forms: Iterable[str], words: frozenset[str], names: StandIns) -> 
     for form in forms:
         bare = re.sub(r"^(?:\[(.*)\]|([^:]*)):[0-9]+$", r"\1\2", form).partition("%")[0]
         if bare not in _PUBLIC:
-            spellings += [bare] if _ADDRESS.fullmatch(bare) else [bare, bare.partition(".")[0]]
+            spellings += [bare, _short_address(bare) if _ADDRESS.fullmatch(bare) else bare.partition(".")[0]]
     spellings = [form for form in spellings if _is_name(form, words)]
     known = (names.get(form) for form in spellings if form not in _LOOPBACK)
     stand_in = next(filter(None, known), f"host-{names.count() + 1}")
     for form in spellings:
         names.add(form, stand_in)
+
+
+def _short_address(text: str) -> str:
+    """Return the shortest spelling of an address: IPv4 if it stands for one; an empty text if it is no address."""
+    if len(text) > _LONGEST_ADDRESS:
+        return ""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def _is_name(text: str, words: frozenset[str]) -> bool:
