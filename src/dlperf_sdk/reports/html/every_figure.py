@@ -26,14 +26,13 @@ _COLUMNS = (
     Column("batch", right=True, key=True),
     *(Column(name, key=True) for name in ("precision", "strategy", "data", "hardware", "settings and notes")),
     Column("throughput", right=True),
-    Column("speedup", right=True),
     Column("efficiency", right=True),
+    Column("spread", right=True),
     Column("protocol"),
     Column(PROTOCOL_CHECK),
     Column("source"),
-    Column("spread", right=True),
     *(Column(name, whole=True) for name in ("implementation", "estimator")),
-    Column("printed speedup", right=True),
+    *(Column(name, right=True) for name in ("speedup", "printed speedup")),
 )
 _CAUSES = {"data": ("model",), "strategy": ("framework", "implementation")}
 """Column → other columns. The column comes last if it follows from these."""
@@ -133,13 +132,13 @@ def _row(
         figure.hardware,
         " ".join([", ".join(details), *marks]).lstrip(),
         f"{f'{figure.throughput:,}'.removesuffix('.0')} {figure.unit}",
-        ABSENT if faster is None else f"{faster:.2f}",
         ABSENT if scaled is None else f"{scaled:.1%}",
+        ABSENT if deviation is None else f"{deviation:.1%}",
         str(figure.protocol),
         describe_check(figure.protocol, prescribed)[0] if prescribed else "",
         str(figure.source),
-        ABSENT if deviation is None else f"{deviation:.1%}",
         figure.implementation,
         format_value("estimator", figure.estimator),
+        ABSENT if faster is None else f"{faster:.2f}",
         "" if figure.printed_speedup is None else f"{figure.printed_speedup:g}",
     )

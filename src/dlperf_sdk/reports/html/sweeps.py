@@ -130,7 +130,7 @@ def _batch_sizes(
     ]
     columns = (
         Column("topology", key=True),
-        Column("case", key=True),
+        Column("case", whole=True, key=True),
         Column("best", whole=True),
         *(Column(f"batch {size}", right=True) for size in batches),
     )

@@ -65,14 +65,18 @@ const searcher = (cells, rows, labels, place, title) => {
     const isMeant = ([, text]) => tokensOf(text).some((token) => wanted.some((word) => token.startsWith(word)));
     const others = parts.filter(([at]) => !isKey[at]);
     const rest = answers.length ? answers : [...others.filter(isMeant), ...others.filter((part) => !isMeant(part))];
-    const text = [...keys, ...rest].map(([, part]) => part).join(" · ");
-    return cut(text, narrow ? 110 : 160);
+    const [heading, details] = [keys, rest].map((some) => some.map(([, part]) => part).join(" · "));
+    // Rather than an answer, long keys are cut off.
+    const room = answers.length ? Math.max(lineLength / 2, lineLength - details.length) : lineLength;
+    return cut([cut(heading, room), details].filter(Boolean).join(" · "), lineLength + 4);
   };
   // How often a search names the section, which counts twice, or a column.
   const namings = (searched) => bare(searched).reduce((count, word) =>
     count + 2 * section.some((token) => token.startsWith(aliases.get(word) ?? word)) + named.some((label) => label.includes(word)), 0);
   return { rowsWith, unknown, preview, namings };
 };
+// The number of letters of a line of what was found.
+const lineLength = narrow ? 110 : 160;
 const cut = (text, letters) => (text.length > letters ? `${text.slice(0, letters)}…` : text);
 const placeOf = (element) => {
   const section = element.closest("section");

@@ -77,7 +77,9 @@ const sortable = (box) => {
   const back = make("button", { type: "button", textContent: "Previous" });
   const on = make("button", { type: "button", textContent: "Next" });
   const show = () => {
-    const to = state.all ? state.found.length : Math.min(state.from + step, state.found.length);
+    // Hardly more rows than a page has are shown whole.
+    const size = state.all || state.found.length <= 1.25 * step ? state.found.length : step;
+    const to = Math.min(state.from + size, state.found.length);
     const shown = state.found.slice(state.from, to).map((row) => make("tr", {}, ...row.map((cell, at) => {
       const [said, tone, link] = cells[at][cell];
       const parts = tone.endsWith("long") ? said.split(/(?<=[/_])/) : [said];
@@ -98,7 +100,7 @@ const sortable = (box) => {
     if (!state.found.length) status.append(...othersWith([state.words, ...[...state.wanted.values()].map((value) => `"${value}"`)].join(" ")));
     back.disabled = state.from === 0;
     on.disabled = to >= state.found.length;
-    back.hidden = on.hidden = state.found.length <= step;
+    back.hidden = on.hidden = state.found.length <= size;
   };
   // Buttons that show what a search without result finds in the other tables of the section, which may be folded.
   const othersWith = (searched) => tables
@@ -245,10 +247,10 @@ const entry = (title, count, line, show) => {
   return button;
 };
 const sectionsWith = (words) => [...document.querySelectorAll("main section")].flatMap((section) => {
-  const said = [...section.querySelectorAll("h2, .answer, p:not(.pages *)")].map((each) => each.textContent.trim());
-  const line = said.find((text) => words.some((word) => text.toLowerCase().includes(word.toLowerCase())));
+  const said = [...section.querySelectorAll("h2, .answer, p:not(.pages *)")].flatMap((each) => each.textContent.trim().split(/(?<=\.)\s/));
+  const line = said.find((sentence) => words.some((word) => sentence.toLowerCase().includes(word.toLowerCase())));
   const link = links.get(section.id);
-  return line && link ? [entry(placeOf(section), "", cut(line, narrow ? 110 : 160), () => link.click())] : [];
+  return line && link ? [entry(placeOf(section), "", cut(line, lineLength), () => link.click())] : [];
 });
 const findAll = () => {
   const searched = finder.value.trim();
