@@ -51,7 +51,7 @@ class Hooks:
 
     @hookspec
     def dlperf_run_started(self, run_id: str, plan: Plan, directory: str | None) -> None:
-        """Handle a case that is planned and not yet started.
+        """Receive a case that is planned and not yet started.
 
         Does not fire for a case that was refused. In a campaign it fires again for each new attempt at the case:
         after a failure, and after a resume.
@@ -65,7 +65,7 @@ class Hooks:
 
     @hookspec
     def dlperf_stage(self, run_id: str, stage: str, detail: str) -> None:
-        """Handle a line of progress of a stage outside the repeats. Fires once per line.
+        """Receive a line of progress of a stage outside the repeats. Fires once per line.
 
         Args:
             run_id: The run. In the stage `batch-size`, it is the run of a probe.
@@ -77,7 +77,7 @@ class Hooks:
 
     @hookspec
     def dlperf_repeat_started(self, run_id: str, attempt: int) -> None:
-        """Handle the start of a repeat. Fires before the processes of the repeat are started.
+        """Receive the number of a repeat that starts. Fires before the processes of the repeat are started.
 
         Args:
             run_id: The run.
@@ -86,7 +86,7 @@ class Hooks:
 
     @hookspec
     def dlperf_worker_started(self, run_id: str, attempt: int, node: int, name: str, pid: int) -> None:
-        """Handle the start of a worker process. Fires once per process and repeat.
+        """Receive the node, name and process id of a started worker. Fires once per process and repeat.
 
         Args:
             run_id: The run.
@@ -100,13 +100,13 @@ class Hooks:
     def dlperf_step_progress(
         self, run_id: str, attempt: int, node: int, rank: int, phase: str, step: int
     ) -> None:
-        """Handle progress of the first trainer of a node. Fires at most four times a second for each node.
+        """Receive the phase and step of the first trainer of a node. Fires at most four times a second for each node.
 
         The worker sends nothing during the window: the agent observes it from outside.
 
         Args:
             run_id: The run.
-            attempt: Number of the attempt, counted from 1.
+            attempt: Number of the repeat, counted from 1.
             node: Index of the node, counted from 0.
             rank: Global rank of the trainer.
             phase: Current phase; `measure` is the window.
@@ -115,7 +115,7 @@ class Hooks:
 
     @hookspec
     def dlperf_repeat_ended(self, run_id: str, attempt: int, status: str, throughput: float | None) -> None:
-        """Handle the end of a repeat. Fires after each repeat; with a store, the repeat is on disk.
+        """Receive the outcome of a repeat that ended. Fires after each repeat; with a store, the repeat is on disk.
 
         Args:
             run_id: The run.
@@ -126,7 +126,7 @@ class Hooks:
 
     @hookspec
     def dlperf_error(self, run_id: str, failure: Failure) -> None:
-        """Handle the failure of a case. Fires once for a case that failed, directly before `dlperf_result`.
+        """Receive the failure of a case. Fires once for a case that failed, directly before `dlperf_result`.
 
         Args:
             run_id: The run.
@@ -135,7 +135,7 @@ class Hooks:
 
     @hookspec
     def dlperf_result(self, run_id: str, result: Result) -> None:
-        """Handle the complete result, also that of a failed case.
+        """Receive the complete result, also that of a failed case.
 
         Fires once, after all other hooks; with a working store, the result is on disk.
 

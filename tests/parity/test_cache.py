@@ -40,7 +40,7 @@ def test_an_entry_is_believed_as_it_was_written(place: Path) -> None:
 
 def test_a_value_that_was_changed_is_not_believed(place: Path) -> None:
     """What is left is a valid document: its records follow their schema."""
-    cache.keep(KEY, [record()], "2025-01-31T10:15:02+00:00")
+    cache.store(KEY, [record()], "2025-01-31T10:15:02+00:00")
     path = place / f"{KEY}.json"
     document = json.loads(path.read_text())
     document["records"][0]["rank"] = 1
@@ -50,7 +50,7 @@ def test_a_value_that_was_changed_is_not_believed(place: Path) -> None:
 
 def test_cached_entry_is_returned(place: Path) -> None:
     assert cache.fetch(KEY) is None
-    cache.keep(KEY, [record(0), record(1)], "2025-01-31T10:15:02+00:00")
+    cache.store(KEY, [record(0), record(1)], "2025-01-31T10:15:02+00:00")
     actual = cache.fetch(KEY)
     assert actual is not None
     assert actual.made_at == "2025-01-31T10:15:02+00:00"
@@ -60,7 +60,7 @@ def test_cached_entry_is_returned(place: Path) -> None:
 
 
 def test_entry_is_readable_by_its_owner_only(place: Path) -> None:
-    cache.keep(KEY, [record()], now())
+    cache.store(KEY, [record()], now())
     assert place.stat().st_mode & 0o077 == 0
     assert (place / f"{KEY}.json").stat().st_mode & 0o777 == 0o600
 
@@ -90,19 +90,19 @@ def test_incomplete_entry_is_computed_again(place: Path, content: bytes) -> None
     (place / f"{KEY}.json").write_bytes(content)
     (place / f"{KEY}.json").chmod(0o600)
     assert cache.fetch(KEY) is None
-    cache.keep(KEY, [record()], now())
+    cache.store(KEY, [record()], now())
     assert cache.fetch(KEY) is not None
 
 
 def test_half_a_file_is_not_believed(place: Path) -> None:
-    cache.keep(KEY, [record()], now())
+    cache.store(KEY, [record()], now())
     path = place / f"{KEY}.json"
     path.write_bytes(path.read_bytes()[:-20])
     assert cache.fetch(KEY) is None
 
 
 def test_entry_writable_by_others_is_not_used(place: Path, tmp_path: Path) -> None:
-    cache.keep(KEY, [record()], now())
+    cache.store(KEY, [record()], now())
     path = place / f"{KEY}.json"
     path.chmod(0o666)
     assert cache.fetch(KEY) is None
@@ -117,11 +117,11 @@ def test_entry_writable_by_others_is_not_used(place: Path, tmp_path: Path) -> No
 
 
 def test_a_folder_that_others_can_write_to_is_not_used(place: Path) -> None:
-    cache.keep(KEY, [record()], now())
+    cache.store(KEY, [record()], now())
     place.chmod(0o777)
     assert cache.directory() is None
     assert cache.fetch(KEY) is None
-    cache.keep("1" * 64, [record()], now())
+    cache.store("1" * 64, [record()], now())
     assert not (place / f"{'1' * 64}.json").exists()
 
 
@@ -130,5 +130,5 @@ def test_a_cache_that_cannot_be_made_costs_only_the_time(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DLPERF_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    cache.keep(KEY, [record()], now())
+    cache.store(KEY, [record()], now())
     assert cache.fetch(KEY) is None

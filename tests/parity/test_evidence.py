@@ -84,7 +84,7 @@ def test_evidence_in_the_cache_that_fails_is_measured_again(place: Path) -> None
     entry = json.loads(path.read_text())
     for replica in entry["records"][0]["replicas"]:
         replica["losses"] = [2 * loss for loss in replica["losses"]]
-    cache.keep(entry["key"], entry["records"], entry["made_at"])
+    cache.store(entry["key"], entry["records"], entry["made_at"])
     assert cache.fetch(entry["key"]) is not None
     stages = Stages()
     result = run("numpy", "mine", registry=registry(place), observers=[stages], **QUICK)

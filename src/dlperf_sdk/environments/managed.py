@@ -290,11 +290,12 @@ def _fill(recipe: Recipe, installer: Installer) -> PreparedEnvironment:
 
 def _resolve(recipe: Recipe, installer: Installer) -> resolution.Resolution:
     """Resolve everything but what is built from source."""
-    requirements = source_builds.remove(recipe.source_builds, recipe.requirements)
+    requirements = source_builds.exclude(recipe.source_builds, recipe.requirements)
     lock = (
         None
         if recipe.lock is None
-        else "\n".join(source_builds.remove(recipe.source_builds, plugin_lock.join_lines(recipe.lock))) + "\n"
+        else "\n".join(source_builds.exclude(recipe.source_builds, plugin_lock.join_lines(recipe.lock)))
+        + "\n"
     )
     listed = redact(", ".join(requirements[:4]), installer.settings.secrets)
     installer.on_progress(f"resolving {listed}{', …' if len(requirements) > 4 else ''}")

@@ -38,8 +38,8 @@ def check_programs(builds: Iterable[SourceBuild]) -> None:
             )
 
 
-def remove(builds: Iterable[SourceBuild], requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements, or the entries of a lock, that do not name a distribution which is built from source.
+def exclude(builds: Iterable[SourceBuild], requirements: Sequence[str]) -> tuple[str, ...]:
+    """Return requirements, in their order, without those that name a distribution which is built from source.
 
     Args:
         builds: The distributions that are built from source.

@@ -43,9 +43,10 @@ def to_csv(results: Sequence[Result]) -> str:
 def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
     """Return any table as CSV (RFC 4180): a header, then a line per row, each of which ends with CR and LF.
 
-    A value that is None is an empty text, and a boolean is `true` or `false`. Texts that a spreadsheet would take for a
-    formula get an apostrophe in front. A text of more than `LONGEST_CELL` (32,767) characters is cut to this length and
-    ends with an ellipsis.
+    A value that is None is an empty text, and a boolean is `true` or `false`. Numbers are written so that they read
+    back exactly; those that are not finite are nan, inf and -inf. Texts are changed as `to_csv` describes: an
+    apostrophe marks what a spreadsheet would take for a formula, control characters are replaced, and a text of more
+    than `LONGEST_CELL` (32,767) characters is cut.
 
     Args:
         header: Titles of the columns.

@@ -55,8 +55,8 @@ class Case(CaseRecord):
     ) -> Case:
         """Plan a case, create its directory and write the spec into it. Nothing is started.
 
-        If the case cannot be run, the returned case has a failure and no plan. A case that was begun before
-        continues under its `run_id`: the attempts on disk are read back.
+        If planning raises a `RunFailed`, such as `Unsupported`, it is the failure of the returned case, which has no
+        plan. A case that was begun before continues under its `run_id`: the attempts on disk are read back.
 
         Args:
             spec: The case.

@@ -107,7 +107,7 @@ class CaseRecord:
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Remove the recorded failure, if any, so that the case can continue: for a failure not caused by the case."""
+        """Remove the recorded failure, if any, which the case did not cause, so that the case can continue."""
         self.failure = None
 
     def record_store_failure(self, error: StoreError) -> None:
@@ -156,16 +156,22 @@ class CaseRecord:
             self.directory.write_environment(environment)
 
     def record_parity(self, parity: Parity | ParityRun) -> None:
-        """Record the evidence of parity, or a parity run without evidence yet, which the next launch starts first."""
+        """Record the outcome of the parity check. Nothing is written or started.
+
+        Args:
+            parity: The evidence; or a parity run that has not been started, which the next launch runs before the
+                repeats.
+        """
         if isinstance(parity, ParityRun):
             self._parity_run = parity
         else:
             self.parity = parity
 
     def stopping(self) -> Stopping | None:
-        """Return the rule by which the repeats ended, with its outcome; None if more repeats are to be taken.
+        """Return the stopping rule and its outcome; None if it requires more repeats than have finished.
 
-        The rule is `fixed` for a protocol with a fixed number of repeats, else `adaptive`.
+        The rule is `fixed` for a protocol with a fixed number of repeats, else `adaptive`. A failure of the case is not
+        considered.
         """
         rates = [metrics.throughput(repeat) for repeat in self.repeats]
         decision = decide(rates, attrs.asdict(self.spec.resolved_protocol()))

@@ -21,7 +21,8 @@ def execute(case: Case, steps: Iterable[Callable[[], None]]) -> Result:
 
     Raises:
         KeyboardInterrupt: Ctrl-C was pressed. All processes have ended, and the result is in the store.
-        SpecError: An environment variable of the spec has only a hash as its value.
+        SpecError: An environment variable of the spec has only a hash as its value. The case is not concluded.
+        DocumentError: The lock of an earlier environment, to be rebuilt, is malformed. The case is not concluded.
         PluginError: A plugin does not work.
         InvalidRecord: The result breaks its own schema, and was not written.
     """

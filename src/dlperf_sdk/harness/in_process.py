@@ -120,7 +120,7 @@ def small_request(
     framework_options: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> Request:
-    """Return a worker's request for a small model: by default one replica on the CPU, four samples, synthetic data.
+    """Return a worker's request for a small model; its defaults are those of `request`, such as one replica on the CPU.
 
     The model's options are those in `SMALL`, which suit any machine.
 

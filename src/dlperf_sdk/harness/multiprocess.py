@@ -49,6 +49,8 @@ def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> 
     Raises:
         RuntimeError: A process had a nonzero exit code; its own output gives the reason.
         subprocess.TimeoutExpired: A process did not end within `TIMEOUT` (280) seconds.
+        ValueError: The last line that a process printed is not JSON.
+        IndexError: A process printed nothing.
     """
     words = [",".join(free_ports("127.0.0.1", ports)), *arguments]
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -148,10 +148,10 @@ class OutOfMemory:
     """Line in the document, counted from 1."""
 
     def applies_to(self, facts: Mapping[str, Any]) -> bool:
-        """Return True if a case with these facts is the case that ran out of memory, but for batch size and topology.
+        """Return True if another case differs from this one in batch size and topology at most.
 
         Args:
-            facts: Facts of the case: name → value.
+            facts: Facts of the other case: name → value. One that is missing or None counts as not stated.
         """
         return all(facts.get(name) == value for name, value in self.facts.items())
 

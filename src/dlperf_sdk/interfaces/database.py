@@ -75,9 +75,9 @@ class Store(ABC):
             run_id: Name of the run.
 
         Raises:
-            UnknownName: The store has no result of this run.
-            StoreError: The store cannot be used.
-            DocumentError: The result is damaged.
+            UnknownName: A database has no result of this run.
+            StoreError: The store cannot be used; or, in a directory, the run has no result or its name is invalid.
+            DocumentError: The result is damaged; or, in a directory, there is no such run.
         """
 
     def close(self) -> None:

@@ -210,7 +210,7 @@ class Framework(ABC):
         """Return the programs that a case needs on every node, in addition to its environment, such as a C++ compiler.
 
         A name is looked up on the workers' PATH. If a node lacks one, the case fails before any worker starts. The base
-        class returns none.
+        class returns an empty collection.
 
         Args:
             spec: The case. Its `device` is resolved, never `auto`.

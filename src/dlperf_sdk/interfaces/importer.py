@@ -39,6 +39,8 @@ class Reading:
 class Log:
     """The lines of a log file. They can be read once, in order; the file is opened with the first line.
 
+    Iteration yields pairs: the number of a line, counted from 1, and its text without the line end.
+
     Args:
         path: The file. It need not exist until the first line is read.
     """

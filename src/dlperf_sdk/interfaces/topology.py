@@ -106,12 +106,12 @@ class Topology(ABC):
         return
 
     def join_job(self, cases: Sequence[RunSpec], options: Any) -> None:
-        """Take this process's part in the job that it belongs to, before anything else is done for the cases.
+        """Connect this process with the other processes of its job, before anything else is done for the cases.
 
         If the launcher runs inside of a job, each process of the job calls this method with the same cases. In the one
-        process that is the controller, the method returns. In every other process, it serves the controller until
-        that ends, and then raises an error. The base class, for launchers whose controller is the only process,
-        returns at once.
+        process that is the controller, the method returns. In every other process, it executes the controller's
+        requests until the controller ends, and then raises `SystemExit`. The base class, for launchers whose controller
+        is the only process, returns at once.
 
         Args:
             cases: The cases that are to be run, all on this launcher.

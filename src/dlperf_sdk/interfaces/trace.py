@@ -20,7 +20,7 @@ class Events:
     has a group: `r"(.+?)(?:\.\d+)?"` takes `fusion` from `fusion.12`.
 
     Raises:
-        re.error: a pattern is no regular expression.
+        re.error: A pattern is not a regular expression.
     """
 
     name: re.Pattern[str] = field(converter=_pattern, default=".*")

@@ -49,8 +49,8 @@ class HostOptions(AgentOptions):
         """Return the arguments of one node's agent.
 
         The arguments contain only the first two hosts, each without the user to log in as: a command line with
-        thousands of hosts would be too long. All agents connect to the first host. From the name of the second host,
-        the first chooses the address at which the others reach it.
+        thousands of hosts would be too long. All agents connect to the first host. Its agent needs the second host to
+        choose among its own addresses: it announces the one on the network to that host.
 
         Args:
             node: The node's number in digits, or `$NAME` of the environment variable that holds it.

@@ -17,8 +17,8 @@ HEARTBEAT = b'{"event": "heartbeat"}'
 class LineBuffer:
     """The unfinished line of a stream that is read in parts.
 
-    Joining the parts takes linear time, however long a line is. Of a line with more than `LONGEST_LINE` bytes nothing
-    is kept; an event `ended` takes its place.
+    Joining the parts takes linear time, however long a line is. A line of more than `LONGEST_LINE` bytes (128 MiB) is
+    dropped, and an event `ended` with a failure takes its place.
     """
 
     def __init__(self) -> None:

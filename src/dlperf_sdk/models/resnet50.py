@@ -191,11 +191,12 @@ class ResNet50(Model):
         return (*terms, Term(f"fc: {features}→{options.num_classes}", features * options.num_classes))
 
     def optimizer(self, options: ResNet50Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum. If the option `learning_rate` is set, it is the rate of both policies.
+        """Return SGD with momentum, with a rate for each learning-rate policy, `constant` and `warmup`.
 
-        Otherwise, for a global batch of B samples, the policy `warmup` ends at the rate 0.256 · B / 256. The policy
-        `constant` has the same rate up to B = 256, and 0.256 above. Larger rates would need a warm-up of epochs, which
-        is far longer than a measurement. `options` holds the model's options; `global_batch_size` is the number of
+        If the option `learning_rate` is set, it is the rate of both policies. Otherwise, for a global batch of B
+        samples, the policy `warmup` ends at the rate 0.256 · B / 256. The policy `constant` has the same rate up to
+        B = 256, and 0.256 above. Larger rates would need a warm-up of epochs, which is far longer than a measurement.
+        `options` holds the model's options; `global_batch_size` is the number of
         samples per step over all replicas.
         """
         full = 0.256 * global_batch_size / 256

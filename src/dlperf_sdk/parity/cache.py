@@ -68,7 +68,7 @@ def fetch(key: str) -> CacheEntry | None:
         return None
 
 
-def keep(key: str, records: list[Any], made_at: str) -> None:
+def store(key: str, records: list[Any], made_at: str) -> None:
     """Store the records of a parity run under its key. If they cannot be stored, nothing is raised.
 
     Args:

@@ -190,7 +190,7 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
         return _make_parity_without_trajectory(FAIL, run.reference_case, detail)
     comparison, made_at = _compare_records(run, records), now()
     if run.cacheable and comparison.outcome != FAIL:
-        cache.keep(run.key, documents, made_at)
+        cache.store(run.key, documents, made_at)
     return _make_parity(comparison, records, run, made_at)
 
 

@@ -33,7 +33,8 @@ def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[s
     """Return a copy of a spec with a hash in place of each secret value, and the sorted names of the secret variables.
 
     A value is a secret unless its variable is known to tune only threads, memory, logging or transport. A variable
-    without a value, which is handed on from the shell, stays as it is. This process remembers the concealed values.
+    without a value, which is handed on from the shell, stays as it is. This process remembers the values
+    for `list_requested_variables`.
 
     Args:
         spec: The case, whose field `env` has the variables.

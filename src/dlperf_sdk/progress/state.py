@@ -92,9 +92,9 @@ class Advance:
     _last: tuple[float, int] | None = None
 
     def record_stage(self, stage: str, now: float) -> None:
-        """Handle a line of progress of a stage outside the repeats.
+        """Record the start or the end of the parity run, from the stage of a line of progress.
 
-        Only the parity run is timed: the attribute `parity` becomes the seconds from the first line of the stage
+        The attribute `parity` becomes the seconds from the first line of the stage
         `parity` to the next line of another stage. Other lines have no effect.
 
         Args:

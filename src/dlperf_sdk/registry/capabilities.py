@@ -27,8 +27,8 @@ VOCABULARY: dict[str, frozenset[str]] = {
 any other name is unknown, unless it is a kind of device or a compiler that the framework's plugin declares."""
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return names in alphabetical order, separated by commas, for a sentence; `nothing` if there is none."""
+def format_names(names: Iterable[str]) -> str:
+    """Format names for a sentence, in alphabetical order and separated by commas; `nothing` without any."""
     return ", ".join(sorted(names)) or "nothing"
 
 
@@ -87,7 +87,8 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
             raise UnknownName(term, value, known)
         reason = framework.unsupported.get(value) or _advice(kind, value, supported)
         raise Unsupported(
-            f"{framework.name} does not offer the {term} {value!r}; it offers {listed(supported)}. {reason}".rstrip()
+            f"{framework.name} does not offer the {term} {value!r}; it offers {format_names(supported)}. "
+            f"{reason}".rstrip()
         )
     if spec.layout != "auto" and not model.has_images:
         raise Unsupported(
@@ -96,8 +97,8 @@ def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: 
     devices = PRECISIONS[spec.precision].devices
     if devices is not None and device not in devices:
         raise Unsupported(
-            f"{spec.precision} exists on {listed(devices)} only, and the device is {device}; choose another precision: "
-            f"{listed(capabilities.precisions - {spec.precision})}."
+            f"{spec.precision} exists on {format_names(devices)} only, and the device is {device}; choose another "
+            f"precision: {format_names(capabilities.precisions - {spec.precision})}."
         )
     if spec.accumulation > 1 and not capabilities.accumulation:
         raise Unsupported(f"{framework.name} does not offer gradient accumulation; leave accumulation at 1.")
@@ -123,7 +124,9 @@ def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None
         Unsupported: `source` is not among `sources`; the message lists them.
     """
     if source not in sources:
-        raise Unsupported(f"{model.name} cannot be fed from {source!r}; choose one of {listed(sources)}.")
+        raise Unsupported(
+            f"{model.name} cannot be fed from {source!r}; choose one of {format_names(sources)}."
+        )
 
 
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
@@ -168,7 +171,7 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
         reason = framework.unsupported.get(part.name, "Choose one of these.")
         raise Unsupported(
             f"{framework.name} cannot measure the part {part.name} alone; it offers "
-            f"{listed(framework.capabilities.parts)}. {reason}"
+            f"{format_names(framework.capabilities.parts)}. {reason}"
         )
     if part.trains:
         replaced = [
@@ -179,11 +182,11 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
             if matters and name not in supported:
                 raise Unsupported(
                     f"The part {part.name} runs with {name}, which {framework.name} does not offer; it offers "
-                    f"{listed(supported)}. Choose another part, or the whole step."
+                    f"{format_names(supported)}. Choose another part, or the whole step."
                 )
         return
     if part.reads_input and not DATA_SOURCES[spec.data.source].has_input:
-        sources = listed(source.name for source in DATA_SOURCES if source.has_input)
+        sources = format_names(source.name for source in DATA_SOURCES if source.has_input)
         raise Unsupported(
             f"With the data source {spec.data.source}, a step takes no input, so the part {part.name} has nothing to "
             f"measure; choose one of {sources}."

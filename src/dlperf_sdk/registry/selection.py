@@ -16,7 +16,7 @@ from dlperf_sdk.registry.capabilities import (
     check_data_source,
     check_part,
     device_of,
-    listed,
+    format_names,
 )
 from dlperf_sdk.registry.model_description import ModelDescription, describe_model
 from dlperf_sdk.registry.options import split_options
@@ -79,8 +79,8 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         if trainer is None:
             raise Unsupported(
                 f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
-                f"model's brings a trainer. {framework.name} implements {listed(framework.trainers)}; choose one of "
-                "these."
+                f"model's brings a trainer. {framework.name} implements {format_names(framework.trainers)}; choose one "
+                "of these."
             )
         device = device_of(spec.device, framework)
         check_capabilities(spec, device, framework, model)

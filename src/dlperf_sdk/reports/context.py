@@ -19,7 +19,7 @@ _SETTINGS = frozenset(attrs.fields_dict(RunSpec))
 
 
 def differing_context(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """Return for each result the facts of its context in which results of its model differ.
+    """Return, for each result, those facts of its context that are not the same in all results of its model.
 
     Settings, labels and machines are compared among all results of a model. What workers report, such as versions, is
     compared among results of the same model and framework. A fact that only some results have, such as a version that

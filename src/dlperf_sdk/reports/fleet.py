@@ -58,7 +58,10 @@ def describe_coverage(fleet: Fleet) -> str:
 
 
 def describe_method(fleet: Fleet) -> str:
-    """Return a line of sentences: what is compared between nodes, and the error rates for minimum effect and level."""
+    """Return a line of sentences: how nodes are compared, and the error rates of the comparison.
+
+    The rates follow from the fleet's `minimum_effect` and `level`.
+    """
     effect, level = f"{100 * fleet.minimum_effect:g} %", f"{100 * fleet.level:g} %"
     return (
         f"Nodes are compared with those that have equal devices. A slow node is slower by {effect} or more and an "

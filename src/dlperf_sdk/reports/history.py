@@ -84,7 +84,7 @@ def overview(histories: Sequence[History]) -> list[Block]:
             Cell(str(len(history.runs))),
             Cell(history.newest.day),
             format_newest(history),
-            Cell(short_line(history)),
+            Cell(short_sparkline(history)),
             format_last_change(history),
         )
         for history in histories
@@ -164,7 +164,7 @@ def format_newest(history: History) -> Cell:
     return Cell(quantity(newest.throughput, history.unit))
 
 
-def short_line(history: History) -> str:
+def short_sparkline(history: History) -> str:
     """Return a sparkline of the throughputs of all valid runs, at most 12 characters wide; empty without any."""
     return sparkline([run.throughput or 0.0 for run in history.valid], _SHORT_WIDTH)
 

@@ -79,8 +79,8 @@ def list_reservations(compared: Comparison, unstated: Iterable[str] = ()) -> lis
     """Return what makes a comparison of two ranked cases uncertain, such as `compiler differs (none, xla)`.
 
     These are reservations: a difference in a fact of `RESERVED_FACTS`, in the compiler or in the protocol; such a fact
-    that only one side states; a number of the protocol that a source does not state; and what is unverified in a
-    result. The list is empty without any.
+    that only one side states; a number of the protocol that a source does not state; and a check that a
+    result has not passed. The list is empty without any.
 
     Args:
         compared: The comparison.

@@ -199,7 +199,7 @@ def format_stated(name: str, value: Any) -> str:
 
 
 def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
-    """Return a label for each case, in their order: framework, precision, and few other facts that distinguish them.
+    """Return a label for each case, in their order: framework, precision, and the other facts that tell them apart.
 
     Two cases have the same label only if all their identifying facts agree, apart from those in `excluded` and those
     that one of the two does not state.

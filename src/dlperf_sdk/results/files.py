@@ -99,7 +99,7 @@ def write_whole(directory: int, name: str, data: bytes, mode: int = 0o600) -> No
         directory: An open descriptor of the directory.
         name: The file's name.
         data: The content.
-        mode: The permissions, reduced by the user's umask.
+        mode: The permissions, reduced by the user's umask; by default, only the owner may read and write the file.
 
     Raises:
         OSError: The file cannot be written.

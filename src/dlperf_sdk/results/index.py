@@ -61,8 +61,8 @@ class Index(Store):
         Raises:
             UsageError: The query is not valid, is no SELECT, selects more than `largest` bytes, or would do something
                 other than read.
-            StoreError: The store's directory does not exist, cannot be read, or is that of a campaign. Or it has no
-                result: only campaigns, or nothing and the query fails. Or the index cannot be used.
+            StoreError: The store's directory does not exist, cannot be read, is that of a campaign, or has campaigns
+                and no result of its own. Or the index cannot be used. Or the store is empty and the query not valid.
             KeyboardInterrupt: A signal ended the query.
         """
         with closing(_updated_index(self.results)) as index:

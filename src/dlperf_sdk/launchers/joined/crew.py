@@ -72,7 +72,7 @@ def _ignore(item: Report | bytes) -> None:
 
 @define(eq=False)
 class Crew:
-    """All processes of the job, as rank 0, which is this process, knows and directs them.
+    """The processes of the job that have joined, and the messages to and from them. This process is rank 0.
 
     Args:
         seat: The place of rank 0 in the job.
@@ -297,7 +297,7 @@ class Crew:
 def merge_cpus(members: Iterable[Member]) -> list[int]:
     """Return the numbers of the processors that any of a node's processes may use, sorted.
 
-    Each process may be bound to other processors.
+    The processes of a node may be bound to different processors.
 
     Args:
         members: The processes of one node.

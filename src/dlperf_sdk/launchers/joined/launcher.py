@@ -94,7 +94,7 @@ class Joined(Topology):
         return None
 
     def join_job(self, cases: Sequence[RunSpec], options: JoinedOptions) -> None:
-        """Take this process's part in its job: in rank 0, return; in every other process, serve rank 0 until it ends.
+        """Connect this process with its job: in rank 0, return; in others, execute rank 0's requests until it ends.
 
         From now on, rank 0 listens for the other processes, and it dismisses them when it ends. In a process without a
         job, and after the first call, the method does nothing.
@@ -107,7 +107,7 @@ class Joined(Topology):
             SystemExit: This process is not rank 0, and rank 0 has ended; the exit code is that of rank 0.
             LostNode: This process is not rank 0, and rank 0 was not found within the deadline `start`, or was lost.
             UsageError: The variables of the job are malformed or contradict each other, the job is too small for the
-                cases, or its processes cannot meet.
+                cases, rank 0 cannot listen on its address, or the job's file or secret cannot be used.
         """
         kind = find_job_kind(os.environ)
         if kind is None or _crews:

@@ -68,10 +68,10 @@ def find_controller(
 
 
 def serve(connection: link.Link, hello: Mapping[str, Any]) -> int | None:
-    """Follow the orders of rank 0, such as to start an agent, until rank 0 dismisses this process.
+    """Execute the requests of rank 0, such as to start an agent, until rank 0 dismisses this process.
 
-    While this runs in the main thread, SIGTERM, SIGHUP and SIGINT are reported to rank 0, which ends the run: a
-    scheduler signals all processes of a job.
+    While this runs in the main thread, SIGTERM, SIGHUP and SIGINT do not end this process: they are reported to rank 0,
+    which ends the run. A signal that this process ignores stays ignored.
 
     Args:
         connection: The link to rank 0, which is closed at the end.

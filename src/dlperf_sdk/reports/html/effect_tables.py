@@ -54,7 +54,7 @@ _GROUP_ROWS = 10
 def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Table:
     """Return a table with a row per effect, in the given order, which says whether the setting makes cases faster.
 
-    A row has the name, the ratio, its interval if any effect has one, how certain it is, the evidence, and the facts
+    A row has the name, the ratio, its interval if any effect has one, the significance, the evidence, and the facts
     that all pairs share. Columns without content are left out.
 
     Args:
@@ -91,11 +91,11 @@ def tabulate_answers(named: Sequence[tuple[str, Effect]], title: str = "") -> Ta
 def tabulate_by_topology(
     named: Sequence[tuple[str, Effect]], printed_names: Mapping[str, str]
 ) -> tuple[Sortable, ...]:
-    """Return a sortable table of the ratios of effects, with a row per effect and case, and a column per topology.
+    """Return a sortable table of the ratios of effects, with a column per topology.
 
-    A case stands here for the settings of a pair, among them the batch size, which both sides share. Left out are pairs
-    with two topologies, effects with a single pair, and effects of the batch size. The tuple has that one table; it is
-    empty if nothing is left.
+    A row has the pairs of one effect that agree in the settings that both sides share, such as the batch size; of
+    several pairs on a topology, it has the median. Left out are pairs with two topologies, effects with a single
+    pair, and effects of the batch size. The tuple has that one table; it is empty if nothing is left.
 
     Args:
         named: The effects, each with its name in front.

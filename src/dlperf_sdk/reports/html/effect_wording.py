@@ -47,9 +47,9 @@ def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) 
 
 
 def add_only_frameworks(named: Sequence[tuple[str, Effect]]) -> list[tuple[str, Effect]]:
-    """Return effects with their names, to which `, tensorflow only` is added if all pairs are of one framework.
+    """Return the effects with their names, which end with the framework if all pairs of the effect are of one.
 
-    Nothing is added if all effects together have a single framework.
+    The ending is such as `, tensorflow only`. Nothing is added if all effects together have a single framework.
 
     Args:
         named: All effects of a report, each with its name in front.
@@ -111,7 +111,11 @@ def describe_certainty(estimate: Effect) -> Cell:
 
 
 def describe_evidence(estimate: Effect) -> Cell:
-    """Return a cell with the evidence of an effect: its frameworks or models, and its pairs."""
+    """Return a cell with the evidence of an effect: the number of its pairs, how many agree, and their frameworks.
+
+    The text is such as `6 pairs, all faster, of 2 frameworks (torch 1.20×, jax 1.31×)`. For an effect of
+    the framework, it has models in place of frameworks.
+    """
     ratios = [pair.ratio for pair in estimate.pairs]
     count, side = max((sum(r > 1 for r in ratios), "faster"), (sum(r < 1 for r in ratios), "slower"))
     agreement = f"{'all' if count == len(ratios) else f'{count} of them'} {side}"

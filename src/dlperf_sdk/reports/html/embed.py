@@ -34,8 +34,8 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&'\u2028\u2029"}
 def text(value: str, longest: int = LONGEST) -> str:
     """Return a text for the page: with control characters replaced, and cut if it is long. It is not escaped for HTML.
 
-    A text of more than `longest` characters is cut there; `…` and its original length follow. A mark such as `[1]` or
-    `*` at the end of a line stays on the line of the word before it.
+    A text of more than `longest` characters, by default 300, is cut there; `…` and its original length follow. A
+    mark such as `[1]` or `*` at the end of a line stays on the line of the word before it.
     """
     visible = _MARK.sub(
         "\N{NO-BREAK SPACE}", replace_control_characters(value.replace("\N{NO-BREAK SPACE}", " "))
@@ -89,7 +89,7 @@ def classes(cell: Cell) -> str:
 def filters(sortable: Sortable) -> list[int]:
     """Return the indexes of the columns that readers of a table can filter by value, in ascending order.
 
-    A filter without a column of its title is ignored.
+    A name in `sortable.filters` that is not the title of a column is ignored.
     """
     return [index for index, column in enumerate(sortable.table.columns) if column.title in sortable.filters]
 

@@ -56,7 +56,7 @@ def page(
         results: The results, at least one.
         unread: A sentence for each result that could not be read; the report shows them.
         published: Published figures, which are compared with results of the same case; None: no comparison.
-        reference: Published series from which larger topologies are predicted; empty: no prediction.
+        reference: Published cases from which the growth of throughput is learned; empty: no prediction.
 
     Raises:
         StoreError: There is no result.

@@ -100,11 +100,11 @@ def _mark_of_another_plot(curve: Series, drawn: Sequence[Series]) -> str:
 def describe_efficiency(
     series: Sequence[Series], drawn: Sequence[Series], limits: Collection[int] = ()
 ) -> str:
-    """Return two sentences, as one text, on the best and worst efficiency on the largest topology of two series.
+    """Return a sentence on the meaning of efficiencies, and one with the best and the worst, as one text.
 
-    The topology must have several devices, and at least two series that their data loaders do not limit. A limited
-    series is not ranked: its efficiency is that of the loader. Without such a topology, the text is the first sentence
-    only, on the meaning of the numbers.
+    Both are those on the largest topology of several devices on which at least two series are ranked. A series that its
+    data loader limits is not ranked: its efficiency is that of the loader. Without such a topology, the text is the
+    first sentence only.
 
     Args:
         series: All series.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import dlperf_sdk
 from dlperf_sdk.analysis.history import Change, History
 from dlperf_sdk.reports.blocks import Cell, Column, Paragraph, Table
-from dlperf_sdk.reports.history import METHOD, format_last_change, format_newest, short_line
+from dlperf_sdk.reports.history import METHOD, format_last_change, format_newest, short_sparkline
 from dlperf_sdk.reports.html.page import Folded, Item, Page, Section, Sortable, Tile
 from dlperf_sdk.reports.numbers import format_count, quantity
 
@@ -84,7 +84,7 @@ def _cases_table(histories: Sequence[History], states: Sequence[Cell]) -> Table:
             Cell(history.name, link=case_address(history)),
             *((Cell(history.hardware or "unknown"),) if differs else ()),
             format_newest(history),
-            Cell(short_line(history)),
+            Cell(short_sparkline(history)),
             state,
             format_last_change(history),
             Cell(history.newest.day),
