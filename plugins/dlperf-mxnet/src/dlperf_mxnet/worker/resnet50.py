@@ -46,8 +46,7 @@ class Bottleneck(HybridBlock):
 
     The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
     is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
-    stride, with batch norm.
-    `layout` is `NCHW` or `NHWC`.
+    stride, with batch norm. `layout` is `NCHW` or `NHWC`.
     """
 
     def __init__(self, inputs, width, stride, layout):
@@ -65,8 +64,8 @@ class Bottleneck(HybridBlock):
         """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         `inputs`, `width` and `stride` are the arguments of the constructor. The axes are those of the layout `NCHW`; in
-        `NHWC`, the channels are the last axis of input and output. `F` is MXNet's module of operators,
-        for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        `NHWC`, the channels are the last axis of input and output. `F` is MXNet's module of operators, for
+        arrays, `mx.nd`, or for symbols, `mx.sym`.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = relu(F, self.bn1(self.conv1(x)))

@@ -46,8 +46,8 @@ class MXNetRuntime(Runtime):
         otherwise appear as one operator, `ImperativeBulk`.
 
         Raises:
-            Unsupported: There are fewer usable GPUs than the process needs. OSError: Horovod's rendezvous server did
-            not accept a connection within the longest of the phases' deadlines.
+            Unsupported: There are fewer usable GPUs than the process needs.
+            OSError: Horovod's rendezvous server accepted no connection within the longest of the phases' deadlines.
         """
         request = self.request
         if request.device == "cuda":

@@ -36,8 +36,7 @@ class Bottleneck(nn.Layer):
 
     The convolutions return `width`, `width` and 4 × `width` channels; the block's input has `inputs` channels. `stride`
     is the stride of the 3×3 convolution. If `inputs` is not 4 × `width`, the shortcut is a 1×1 convolution of this
-    stride, with batch norm.
-    `layout` is `NCHW` or `NHWC`.
+    stride, with batch norm. `layout` is `NCHW` or `NHWC`.
     """
 
     def __init__(self, inputs, width, stride, layout):
