@@ -43,6 +43,7 @@ OF_SEVERAL_PACKAGES = {
     "test_language.py": "names and summaries in all distributions",
     "test_layering.py": "this file",
     "test_readme.py": "the code blocks of the README",
+    "test_stated_values.py": "values that docstrings in all distributions state",
     "test_torch.py": "torch's plugin, from the command to the report",
     "test_tutorials.py": "the code blocks of the tutorials",
     "test_wheel.py": "the wheel of each distribution",
