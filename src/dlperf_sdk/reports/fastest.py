@@ -31,12 +31,18 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
     """Return a table with a row per ranking.
 
     A row has the facts of the ranking, the fastest case, its throughput and its lead over the second, the other
-    cases, and the cases that are not comparable. The rows are in the order of the rankings.
+    cases, and the cases that are not comparable. The rows are in the order of the rankings, but the fastest comes first
+    among those that differ in their settings only.
     """
+    questions = list(dict.fromkeys(map(_named_facts, rankings)))
+    rankings = sorted(
+        rankings,
+        key=lambda ranking: (questions.index(_named_facts(ranking)), -ranking.entries[0].throughput),
+    )
     equal = [describe_shared_facts(ranking, rankings) for ranking in rankings]
     rows: list[tuple[Cell | str, ...]] = [
         (
-            *(str(ranking.facts.get(name, "")) for name in NAMED),
+            *_named_facts(ranking),
             *([facts] if any(equal) else []),
             _name_of_fastest(ranking) + describe_implementation(ranking.entries[0], rankings),
             quantity(ranking.entries[0].throughput, ranking.entries[0].unit),
@@ -61,6 +67,10 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
     return Table(
         columns, tuple(rows), f"{format_count(len(rankings), 'comparison')}, with the fastest of each"
     )
+
+
+def _named_facts(ranking: Ranking) -> tuple[str, ...]:
+    return tuple(str(ranking.facts.get(name, "")) for name in NAMED)
 
 
 def release(case: Case) -> tuple[str, str, str]:

@@ -874,6 +874,8 @@ def test_the_first_screen_answers_which_framework_is_fastest():
         "no clipping": "mxnet",
         "clip norm not stated": "tensorflow",
     }
+    # Among rows that differ in their settings only, the fastest comes first.
+    assert list(answers) == ["no clipping", "clip norm not stated"]
     # The faster ones, which do not clip, are named beside the one that is crowned among its equals.
     assert "mxnet 11,269, oneflow 11,196 (no clipping)" in answers["clip norm not stated"][1]
     fastest = [tile for tile in page.tiles if tile.label.startswith("Fastest: ")]

@@ -661,6 +661,8 @@ def test_a_search_names_the_word_that_no_row_has_and_finds_the_others(opened, wi
     assert "no interval, perhaps noise" in hits.first.inner_text()
     page.locator("#find").fill("hardware")
     found.get_by_text("All figures have: hardware Tesla V100-SXM2-16GB.").wait_for()
+    page.locator("#find").fill("figures that follow the protocol")
+    found.get_by_text("99 more do not state all of these; 55 follow them.").wait_for()
     page.locator("#find").fill("noise")
     found.get_by_text("No row has “noise”.").wait_for()
     hits.first.click()
@@ -681,6 +683,21 @@ def test_a_search_for_the_fastest_begins_with_the_table_of_the_fastest(opened):
     first, second, *others = page.locator("#found button b").all_inner_texts()
     assert first == second == "Fastest framework" not in others
     assert "oneflow 0.2.0" in page.locator("#found button").first.inner_text()
+    # Words that only a sentence needs are no part of the search.
+    page.locator("#find").fill("which framework is the fastest for bert on 4n8d")
+    page.locator(
+        "#found button", has_text="bert-base · 32 · fp32 · no clipping · fastest: oneflow 0.2.0"
+    ).wait_for()
+
+
+def test_a_search_for_a_compiler_finds_nothing_that_was_not_compiled(opened):
+    page = opened("dlperf-v1.0")
+    page.locator("#find").fill("efficiency tensorflow xla resnet50 4n8d")
+    page.locator("#found").wait_for()
+    hits = page.locator("#found button").all_inner_texts()
+    assert len(hits) == 2 and all("efficiency: 76.1%" in hit for hit in hits)
+    page.locator("#find").fill("efficiency tensorflow without xla resnet50 4n8d")
+    page.locator("#found button", has_text="lowest on 4n8d · 4n8d: 82.0%").wait_for()
 
 
 def test_the_best_batch_size_and_the_hint_of_the_search_are_not_cut_off(opened):

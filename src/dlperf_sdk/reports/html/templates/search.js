@@ -14,10 +14,13 @@ const tables = [];
 const narrow = window.matchMedia("(max-width: 40rem)").matches;
 
 // `32` is meant as a batch size, not as a part of `fp32`: a part of a token counts only if no token is or begins so.
-const ways = [(token, word) => token === word, (token, word) => token.startsWith(word), (token, word) => token.includes(word)];
-// `5716.79` finds `5,716.79`, and `steps,` finds `steps`.
-const tokensOf = (said) => said.toLowerCase().split(/[\s/]+/)
+const ways = [(token, word) => token === word, (token, word) => token.startsWith(word), (token, word) => token.includes(word) && !token.startsWith("without-")];
+// `5716.79` finds `5,716.79`, `steps,` finds `steps`, and `xla` does not find `without xla`.
+const tokensOf = (said) => said.toLowerCase().replace(/\bwithout\s/g, "without-").split(/[\s/]+/)
   .map((token) => token.replace(/^[([]+|[)\],;:]+$/g, "").replace(/(\d),(?=\d{3})/g, "$1"));
+
+// Words of a question that no table is searched for.
+const stopWords = new Set("a against an and are at by did do does for from how in is of on than that the to versus vs was what which with".split(" "));
 
 // The search over a table: `cells` has the different texts of each column, `rows` the number of each cell in these.
 const searcher = (cells, rows, labels, place, title) => {
@@ -35,8 +38,8 @@ const searcher = (cells, rows, labels, place, title) => {
   const holdersOfPhrase = (phrase) => cells.map((column) => column.map((said) => said.toLowerCase().includes(phrase)));
   // `batch 128` finds 128 in the column `batch`, and `torch vs paddle` finds both names.
   const named = labels.map(tokensOf);
-  const silent = new Set(["vs", "versus", "against", "and", "with", ...named.flat()]);
-  const bare = (searched) => tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " ")).filter(Boolean);
+  const silent = new Set(named.flat());
+  const bare = (searched) => tokensOf(searched.replace(/["“”][^"“”]*["“”]?/g, " ")).filter((word) => word && !stopWords.has(word));
   // What the title says is true of all rows: `bert` finds every row of the batch sizes of bert-base.
   const section = tokensOf(place);
   const context = [...section, ...tokensOf(title)];

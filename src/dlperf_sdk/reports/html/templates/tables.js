@@ -246,11 +246,12 @@ const entry = (title, count, line, show) => {
   button.addEventListener("click", () => { found.hidden = true; show(); });
   return button;
 };
-const sectionsWith = (words) => [...document.querySelectorAll("main section")].flatMap((section) => {
-  const said = [...section.querySelectorAll("h2, .answer, p:not(.pages *)")].flatMap((each) => each.textContent.trim().split(/(?<=\.)\s/));
+// The tiles and sections that say one of the words, each with the sentence.
+const placesWith = (words) => [...document.querySelectorAll(".tile, main section")].flatMap((place) => {
+  const said = [...place.querySelectorAll("dt, dd, h2, .answer, p:not(.pages *)")].flatMap((each) => each.textContent.trim().split(/(?<=\.)\s/));
   const line = said.find((sentence) => words.some((word) => sentence.toLowerCase().includes(word.toLowerCase())));
-  const link = links.get(section.id);
-  return line && link ? [entry(placeOf(section), "", cut(line, lineLength), () => link.click())] : [];
+  const link = links.get(place.id) ?? place.querySelector("dt a");
+  return line && link ? [entry(place.querySelector("dt, h2").textContent.trim(), "", cut(line, lineLength), () => link.click())] : [];
 });
 const findAll = () => {
   const searched = finder.value.trim();
@@ -265,7 +266,7 @@ const findAll = () => {
     hits = sought ? hitsOf(sought) : [];
     const count = hits.reduce((sum, { rows }) => sum + rows.length, 0);
     const rest = hits.length ? `; without ${missing.length ? dropped.length > 1 ? "them" : "it" : quote(dropped)}: ${count.toLocaleString("en")} row${count > 1 ? "s" : ""}` : "";
-    notes.push(make("p", { textContent: `No row has ${missing.length ? quote(missing) : "all of these words"}${rest}.` }), ...sectionsWith(missing));
+    notes.push(make("p", { textContent: `No row has ${missing.length ? quote(missing) : "all of these words"}${rest}.` }), ...placesWith(missing));
   }
   found.replaceChildren(...notes, ...hits.map(({ table, rows }) =>
     entry(placeOf(table.box), `, ${rows.length.toLocaleString("en")} in “${cut(table.title, narrow ? 30 : 60)}”`, table.preview(rows, sought), () => table.reveal(sought))));
