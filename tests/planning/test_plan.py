@@ -143,6 +143,14 @@ def test_plugin_cannot_declare_unknown_values(kind, name, near):
         Capabilities(**{kind: {name}})
 
 
+@pytest.mark.parametrize(
+    "kind", ["devices", "precisions", "compilers", "strategies", "layouts", "data", "parts"]
+)
+def test_a_text_is_not_taken_for_names_of_one_letter(kind):
+    with pytest.raises(TypeError, match="one text instead of several names; write {'cpu'}"):
+        Capabilities(**{kind: "cpu"})
+
+
 @pytest.mark.parametrize("strategy", sorted(VOCABULARY["strategy"]))
 def test_one_replica_needs_no_exchange(strategy):
     assert plan(strategy=strategy).spec.strategy == strategy

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,6 +77,19 @@ def test_a_measurer_that_changes_the_records_is_caught(monkeypatch):
     with pytest.raises(AssertionError, match="changed the records"):
         suite.test_measurement_is_pure()
     TestThroughput._cache.clear()
+
+
+def test_a_misspelt_effect_of_an_option_is_caught(monkeypatch):
+    """Files could set such an option, although it names a program."""
+    launcher = type(
+        "Launcher", (), {"Options": attrs.make_class("Options", {"shell": attrs.field(default="ssh")})}
+    )
+    monkeypatch.setattr(TestLocal, "plugin", launcher)
+    TestLocal().test_effects_of_options_are_spelt_right()
+    shell = attrs.field(default="ssh", metadata={"help": "The program.", "execute": True})
+    launcher.Options = attrs.make_class("Options", {"shell": shell})
+    with pytest.raises(AssertionError, match="shell: execute"):
+        TestLocal().test_effects_of_options_are_spelt_right()
 
 
 def test_every_check_documents_its_requirement():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from attrs import define, evolve, field, frozen
 
@@ -20,6 +20,8 @@ from dlperf_sdk.spec.part import OF_EVERY_PLUGIN, PARTS
 from dlperf_sdk.spec.precision import PRECISIONS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.strategy import INDEPENDENT, STRATEGIES
+
+T = TypeVar("T")
 
 LAYOUTS = frozenset({"auto", "nchw", "nhwc"})
 """Memory layouts of images; `auto` is the framework's choice."""
@@ -68,12 +70,19 @@ class EnvironmentSpec:
 # Each converter declares its argument, so that type checkers of plugins see the type.
 
 
+def _require_several(names: Iterable[T]) -> Iterable[T]:
+    """Return `names` unless it is one text, whose letters would be taken for names."""
+    if isinstance(names, str):
+        raise TypeError(f"{names!r} is one text instead of several names; write {{{names!r}}}")
+    return names
+
+
 def _devices(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(names)
+    return frozenset(_require_several(names))
 
 
 def _layouts(names: Iterable[str]) -> frozenset[str]:
-    for name in names:
+    for name in _require_several(names):
         if name not in LAYOUTS:
             raise UnknownName("layout", name, LAYOUTS)
     return frozenset(names)
@@ -81,24 +90,25 @@ def _layouts(names: Iterable[str]) -> frozenset[str]:
 
 def _compilers(declared: Iterable[str | Compiler]) -> frozenset[str]:
     return frozenset(
-        compiler.name if isinstance(compiler, Compiler) else COMPILERS[compiler].name for compiler in declared
+        compiler.name if isinstance(compiler, Compiler) else COMPILERS[compiler].name
+        for compiler in _require_several(declared)
     )
 
 
 def _precisions(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(PRECISIONS[name].name for name in names)
+    return frozenset(PRECISIONS[name].name for name in _require_several(names))
 
 
 def _strategies(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(STRATEGIES[name].name for name in names)
+    return frozenset(STRATEGIES[name].name for name in _require_several(names))
 
 
 def _parts(names: Iterable[str]) -> frozenset[str]:
-    return OF_EVERY_PLUGIN.union(PARTS[name].name for name in names)
+    return OF_EVERY_PLUGIN.union(PARTS[name].name for name in _require_several(names))
 
 
 def _sources(names: Iterable[str]) -> frozenset[str]:
-    return frozenset(DATA_SOURCES[name].name for name in names)
+    return frozenset(DATA_SOURCES[name].name for name in _require_several(names))
 
 
 @frozen
@@ -108,6 +118,7 @@ class Capabilities:
     Raises:
         UnknownName: The core does not know the name of a precision, strategy, layout, data source or part, or of a
             compiler that is given by its name instead of a `Compiler`.
+        TypeError: One text is given instead of several names.
     """
 
     devices: frozenset[str] = field(converter=_devices, default=frozenset({"cpu"}))

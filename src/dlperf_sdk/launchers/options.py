@@ -27,17 +27,20 @@ def _validate_flags(_: Any, attribute: Any, value: str) -> None:
         ) from error
 
 
-def option(help: str, default: Any = "", *, validator: Any = None, **effects: bool) -> Any:
+def option(
+    help: str, default: Any = "", *, validator: Any = None, executes: bool = False, reads: bool = False
+) -> Any:
     """Return an attrs field for an option of a launcher.
 
     Args:
         help: The option's help text.
         default: The option's default value.
         validator: A validator of attrs; None for any value.
-        effects: Entries for the field's metadata: `executes=True` if the option's value names a program or arguments
-            of one; `reads=True` if it names a file.
+        executes: True if the option's value names a program or arguments of one.
+        reads: True if it names a file.
     """
-    return attrs.field(default=default, validator=validator, metadata={"help": help, **effects})
+    metadata = {"help": help, "executes": executes, "reads": reads}
+    return attrs.field(default=default, validator=validator, metadata=metadata)
 
 
 def flags(help: str) -> Any:

@@ -26,15 +26,20 @@ class Table(Generic[T]):
 
     Args:
         kind: Noun for one object in messages, such as `precision`.
-        declared: The objects, at least one. Of objects with the same name, the last one counts.
+        declared: The objects, at least one, each with another name.
 
     Raises:
+        ValueError: Two objects have the same name.
         UnknownName: An object is looked up by a name that is not declared; the error suggests a similar one.
     """
 
     def __init__(self, kind: str, declared: Iterable[T]) -> None:
         self.kind = kind
-        self._declared = {declaration.name: declaration for declaration in declared}
+        self._declared: dict[str, T] = {}
+        for declaration in declared:
+            if declaration.name in self._declared:
+                raise ValueError(f"The {kind} {declaration.name!r} is declared twice; rename or remove one.")
+            self._declared[declaration.name] = declaration
 
     def __getitem__(self, name: str) -> T:
         if name not in self._declared:

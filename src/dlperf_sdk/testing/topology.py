@@ -6,6 +6,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import ClassVar
@@ -19,6 +20,7 @@ from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.launchers.stream_events import parse_event
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.results.result import Result
+from dlperf_sdk.spec.fields import EFFECTS
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import Scalar
 from dlperf_sdk.testing.conformance import Conformance, advice
@@ -73,6 +75,23 @@ class TopologyConformance(Conformance):
             f"The options {', '.join(without_help)} have no help text.",
             "`dlperf describe topology` shows it, and there is no other documentation of an option",
             'declare each as attrs.field(default=…, metadata={"help": "…"})',
+        )
+
+    def test_effects_of_options_are_spelt_right(self) -> None:
+        """No key in the metadata of an option of the launcher is nearly `executes` or `reads`.
+
+        With such a key, a spec file from somebody else could name the program that the launcher starts.
+        """
+        misspelt = {
+            f"{option.name}: {key}"
+            for option in attrs.fields(self.plugin.Options)
+            for key in map(str, option.metadata)
+            if key not in EFFECTS and get_close_matches(key.lower(), EFFECTS, n=1, cutoff=0.7)
+        }
+        assert not misspelt, advice(
+            f"Metadata of options that have no effect: {', '.join(sorted(misspelt))}.",
+            "a spec or campaign file could name the program or the file",
+            f"write {' or '.join(map(repr, EFFECTS))}",
         )
 
     def test_commands_are_pure(self) -> None:
