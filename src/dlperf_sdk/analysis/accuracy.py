@@ -68,14 +68,14 @@ class Accuracy:
 
 @lru_cache(maxsize=32)
 def validate(examples: tuple[Example, ...]) -> Accuracy | None:
-    """Predict the series of each release with a model that is learned from the other releases.
+    """Return the quality of predictions, each made with a model that is learned from the series of other releases.
 
     Args:
         examples: Examples of published series. All have the same depth, that is, equal values of `Example.last` and
             equal values of `Example.target`.
 
     Returns:
-        The quality of these predictions, the same object for equal examples. None if there are no examples, or if for
+        The quality over all examples, the same object for equal examples. None if there are no examples, or if for
         some release the others have fewer than `MIN_EXAMPLES` (19) examples.
     """
     outcomes = []

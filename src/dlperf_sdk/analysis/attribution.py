@@ -59,9 +59,9 @@ def attribute(results: Iterable[Result]) -> list[Attribution]:
     """Divide the time of a step into computation, communication and input, for each case whose parts were measured.
 
     The runs of one case differ in nothing but the part of a step that they measured. They have the same hosts and the
-    same version of the framework. Parts without input may have been measured with another data source. Of several runs
-    of a part, the latest with the case's data source counts, or else the latest. A case needs the part `compute`, and
-    `training` or `whole`; results without a valid throughput are left out.
+    same version of the framework. Of several runs of a part, the latest with the case's data source is used. If
+    there is none, a part that reads no input is taken from the latest run with another data source. A case needs the
+    part `compute`, and `training` or `whole`. Results without a valid throughput are left out.
 
     Some runs serve for two parts. If the data source has no input, `whole` and `training` are the same step. On one
     device, `training` and `compute` are the same step.

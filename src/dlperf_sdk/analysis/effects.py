@@ -122,8 +122,8 @@ def effect(
 
     The two cases of a pair agree in all identifying facts, with three exceptions:
 
-    - A fact may differ if all cases with the same value of the factor agree in it, such as the machine if each GPU
-      is in another one. Such facts are reported as confounded.
+    - A fact may differ if all cases with the same value of the factor agree in it: for the factor GPU, the machine, if
+      each GPU is in a machine of its own. Such facts are reported as confounded.
     - A fact may differ if it exists with only one value of the factor, such as the loss scale of a mixed precision.
       A case of the other value is paired with each variant.
     - If the factor is `framework`, the framework's version and a layout that it chose may differ.

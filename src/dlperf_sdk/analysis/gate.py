@@ -67,7 +67,7 @@ def gate(
         baseline: The results before the change; several runs of a case are allowed, copies of a run count once.
         candidate: The results after the change; several runs of a case are allowed, copies of a run count once.
         minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
-        level: The probability of a false alarm in any case, above 0 and below 0.5.
+        level: The probability of a false alarm in at least one case, above 0 and below 0.5.
         expect_missing: Names of cases that may be missing on a side, with `*` for any text. Any other missing case
             makes the gate incomplete.
         unreadable: Reasons why results of either side could not be read; they make the gate incomplete.
@@ -112,7 +112,7 @@ def gate_interleaved(
     Args:
         pairs: For each case the result of the baseline and that of the candidate, with equal numbers of repeats.
         minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
-        level: The probability of a false alarm in any case, above 0 and below 0.5.
+        level: The probability of a false alarm in at least one case, above 0 and below 0.5.
         expect_missing: Names of cases that may be missing, with `*` for any text. Any other missing case makes the
             gate incomplete.
         unfinished: Names of cases whose pairs are not all measured yet; each becomes a decision `unfinished`.

@@ -72,7 +72,7 @@ def decide_cases(
     Args:
         pairings: Any key → the case on both sides, with its test.
         minimum_effect: The smallest slowdown that counts, as a fraction from 0 to below 1.
-        level: The probability of a false alarm in any case, above 0 and below 0.5.
+        level: The probability of a false alarm in at least one case, above 0 and below 0.5.
     """
     tests = [pairing.test for pairing in pairings.values()]
     slower = holm_adjusted([test.p("less") for test in tests])

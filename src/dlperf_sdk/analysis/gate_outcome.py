@@ -71,7 +71,7 @@ class Gate:
     minimum_effect: float
     """The smallest slowdown that counts, as a fraction."""
     level: float
-    """Probability of a false alarm in any case."""
+    """Probability of a false alarm in at least one case."""
     unreadable: tuple[str, ...] = ()
     """Results that could not be read; the reason for each."""
 

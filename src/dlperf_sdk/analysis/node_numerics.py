@@ -39,7 +39,7 @@ class Numerics:
 
 @frozen
 class Trajectory:
-    """What one repeat of a node computed."""
+    """Numbers that one repeat of a node computed."""
 
     digest: str
     """Digest of the parameters after the last step; empty if the trainer gave none."""

@@ -86,7 +86,7 @@ def cases_by_units(series: Mapping[TopologySpec, Case], target_topology: Topolog
 
 
 def growth_per_doubling(steps: Mapping[int, float], before: int, after: int) -> float:
-    """Return by how much the natural logarithm of the step time grows with each doubling of the units.
+    """Return the growth of the natural logarithm of the step time with each doubling of the units.
 
     Args:
         steps: Number of units (nodes or devices) → step time, in any unit of time.
@@ -101,7 +101,7 @@ def find_examples(
 ) -> Iterator[Example]:
     """Yield an example of growth for each combination of three topologies of a series.
 
-    A series of four such topologies gives four examples. Its smallest topologies come first.
+    A series with four topologies of the kind that `over_nodes` selects gives four examples, smallest topologies first.
 
     Args:
         reference: The measured or published cases. They are grouped into series.

@@ -103,7 +103,7 @@ class Block:
     """`FILE:LINE` of each entry of `include`."""
 
     def locate(self, name: str, value: Any) -> str:
-        """Return where a field has a value, as `FILE:LINE`.
+        """Return the position in the campaign's file, `FILE:LINE`, at which a field gets a value.
 
         If the value's own line is not known, this is the line of the field. If that is not known either, it is the
         line of the matrix. The result is empty for a matrix that was made in Python.

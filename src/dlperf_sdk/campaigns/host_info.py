@@ -19,8 +19,8 @@ def describe_host(registry: Registry) -> dict[str, Any]:
     The keys are:
 
     - `dlperf-sdk` and `python`: their versions.
-    - `plugins`: an object, group and name of each framework and model, such as `frameworks torch` → a text with name
-      and version of its distribution.
+    - `plugins`: an object with a key per framework and model, its group and name, such as `frameworks torch`. The value
+      is a text with the name and version of its distribution.
     - `machine`: an object that describes the hardware: processors, memory, driver, devices and others.
     """
     info: dict[str, Any] = {

@@ -45,7 +45,7 @@ class Journal:
         """Return the valid entries of all complete lines, in order; empty without a file.
 
         Raises:
-            StoreError: The file cannot be read.
+            StoreError: The file cannot be read, or would need too much memory.
         """
         return self.read_checked()[0]
 
@@ -192,7 +192,7 @@ def is_locked(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> str:
-    """Return the process and the host that took a lock last, as its file names them: `process 123 on n1`.
+    """Return the process and the host that took the lock of the file `path` last, such as `process 123 on n1`.
 
     Empty if the file cannot be read.
     """

@@ -90,6 +90,6 @@ class Session:
         return failure is not None and failure.kind == "timeout" and self.is_over()
 
     def has_exhausted_retries(self, progress: CaseProgress) -> bool:
-        """Return True if a case has had more failures of some kind than the setting `retry` allows retries for it."""
+        """Return True if a case has had more failures of some kind than the setting `retry` allows for that kind."""
         retry = self.settings.retry
         return any(count > retry.get(kind, 0) for kind, count in progress.failures.items())

@@ -53,9 +53,9 @@ class CampaignLines:
         self.advance: Advance | None = None
         self.left: float | None = None
         self.started_at = time.monotonic()
-        self.count()
+        self.read_journal()
 
-    def count(self) -> None:
+    def read_journal(self) -> None:
         """Read the journal, and update the labels, numbers of repeats and conclusions of all cases in the display.
 
         Raises:
@@ -104,7 +104,7 @@ class CampaignLines:
                 message = f"Ending what an earlier controller left in the queue: {', '.join(entry['jobs'])}."
                 self.print(message, "yellow")
             case "session":
-                self.count()
+                self.read_journal()
             case "retried":
                 self.done.pop(entry["case"], None)
             case "waiting":

@@ -12,7 +12,7 @@ from dlperf_sdk.cli.common_flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS
 from dlperf_sdk.cli.flags import option_values, parse_entries
 from dlperf_sdk.cli.lookup import find
 from dlperf_sdk.cli.output import write_file, write_text
-from dlperf_sdk.cli.redacting import write_redacted
+from dlperf_sdk.cli.redacting import redact_matches
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show, write_bytes
 from dlperf_sdk.errors import StoreError, UsageError
 from dlperf_sdk.folders import RESULTS
@@ -43,7 +43,7 @@ def export(
     selection = runs or (str(store),)
     matches = find(selection, store)
     if redact:
-        write_redacted(matches, selection, store)
+        redact_matches(matches, selection, store)
     results = [result for result, _ in matches.results]
     if not results:
         unfinished = [f"{run_id} has no result yet." for _, run_id in matches.unfinished]

@@ -60,7 +60,7 @@ def make_local_redactor(results: Iterable[Result]) -> Callable[[str], str]:
     return make_redactor_of(results, (platform.node(),), _users())
 
 
-def write_redacted(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
+def redact_matches(matches: Matches, selection: Iterable[str], output: Path) -> Callable[[str], str]:
     """Redact the results and error messages of a lookup in place; return a function that redacts further messages.
 
     Nothing is written to disk. The directory of each result in `matches` becomes None. The folders of the store and of

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from dlperf_sdk.cli.common_flags import LOOKUP_STORE, OUTPUT_FILE, REDACT, RUNS
 from dlperf_sdk.cli.lookup import Matches, find
 from dlperf_sdk.cli.output import write_file, write_text
-from dlperf_sdk.cli.redacting import write_redacted
+from dlperf_sdk.cli.redacting import redact_matches
 from dlperf_sdk.cli.screen import AS_USUAL, PARTIAL, Common, command, emit, say, show
 from dlperf_sdk.cli.unfinished_runs import read_unfinished
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
@@ -100,7 +100,7 @@ def report(
     collection = None if compare_published is None else Registry().collection(compare_published)
     selection = runs or (str(store),)
     matches = find(selection, store)
-    redact_text = write_redacted(matches, selection, store) if redact else str
+    redact_text = redact_matches(matches, selection, store) if redact else str
     if not matches.results and not matches.unfinished:
         raise StoreError(" ".join(matches.errors))
     for error in matches.errors:

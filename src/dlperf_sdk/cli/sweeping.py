@@ -31,8 +31,8 @@ def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
         flags: Name of a field of `RunSpec` → value of its flag, a `Sweep` for several; None: not given.
 
     Raises:
-        UsageError: The value of an option has a comma, and the arguments describe no case whose plugins could tell
-            whether these are several values; also any subclass.
+        UsageError: An option's value contains a comma, and the arguments describe no case. Its plugins would decide
+            whether the comma separates several values. Also any subclass.
         PluginError: A plugin whose options are set cannot be used.
     """
     if (model is not None and "," in case + model) or any(

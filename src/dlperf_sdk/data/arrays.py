@@ -98,7 +98,7 @@ class Writer:
     def entries(self) -> list[dict[str, Any]]:
         """Write all pending numbers, and return an entry for each file, in the order of the constructor's `inputs`.
 
-        The entries belong into the index of the prepared data. An entry is a dict with `name` (of the input), `file`
+        The entries are for the index of the prepared data. An entry is a dict with `name` (of the input), `file`
         (the file's name), `dtype`, `shape` and `sha256` (in hexadecimal). `shape` begins with the number of samples;
         `dtype` is `<i4` or `<f4`.
         """

@@ -77,7 +77,7 @@ def _check_inside(root: Path, entry: os.DirEntry[str]) -> None:
 
 
 def files(root: Path, folder: Path, suffixes: tuple[str, ...]) -> list[File]:
-    """Return the files of a folder whose names end in one of the suffixes, in any case, sorted by name.
+    """Return the files of a folder whose names end in one of the suffixes, in lower or upper case, sorted by name.
 
     Hidden files are left out.
 

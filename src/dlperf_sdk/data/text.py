@@ -44,7 +44,8 @@ _BATCH = 4096
 def split(text: str) -> Iterator[list[str]]:
     """Yield the documents of a text, each as the list of its sentences, without white space around them.
 
-    Blank lines separate documents; empty documents and sentences are left out.
+    Blank lines separate documents. A sentence ends at the end of a line, and at white space after `.`, `!` or `?`.
+    Empty documents and sentences are left out.
     """
     for document in _BLANK_LINES.split(text.replace("\r\n", "\n").replace("\r", "\n")):
         sentences = [stripped for part in _SENTENCE_END.split(document) if (stripped := part.strip())]

@@ -18,7 +18,7 @@ replaces them."""
 
 
 def is_url(text: str) -> bool:
-    """Return True if a text is a URL, such as that of a database, rather than a path."""
+    """Return True if a text contains `://`, so that it is a URL, such as that of a database, rather than a path."""
     return "://" in text
 
 
@@ -26,7 +26,7 @@ def name_url(url: str) -> str:
     """Return scheme, hosts, ports and path of a URL, without user, password and parameters.
 
     Raises:
-        UsageError: The URL is not valid. Then a part of the password might look like another part of the URL.
+        UsageError: The URL is not valid, so that its password cannot be told apart from its other parts.
     """
     match = _URL.fullmatch(url)
     if match is None:
@@ -40,8 +40,8 @@ def name_url(url: str) -> str:
 def hide_credentials(text: str) -> str:
     """Return a text in which `…` replaces the credentials in URLs, and the parameters after `?`.
 
-    Credentials are a user with a password, and a text after `USER:` that is no port, as in a URL without its host. A
-    user without a password is kept.
+    In `USER:PASSWORD@HOST`, user and password are replaced. In a URL that is cut off before `@`, the text after the
+    first `:` is replaced unless it is a port number. A user without a password is kept.
     """
     for pattern, replacement in _HIDDEN:
         text = pattern.sub(replacement, text)

@@ -42,7 +42,7 @@ def load_document(path: Path, limit: int = LARGEST_SPEC) -> dict[str, Any]:
     key twice; `yes`, `010` and `2020-01-01` are text.
 
     Args:
-        path: The file. Its suffix is `.json`, `.toml`, `.yaml` or `.yml`, in any case.
+        path: The file. Its suffix is `.json`, `.toml`, `.yaml` or `.yml`, in lower or upper case.
         limit: Maximum size in bytes. For TOML and YAML a lower limit applies as well.
 
     Raises:

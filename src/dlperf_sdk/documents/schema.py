@@ -53,8 +53,8 @@ def check(name: str, document: Any, part: str = "") -> None:
         part: Name of a definition in the schema's `$defs` to check against; empty: the schema itself.
 
     Raises:
-        DocumentError: The document breaks the schema, or is of another major version. For a broken schema, the
-            message names the place as a JSON path, and `.place` has its keys and indexes.
+        DocumentError: The document breaks the schema, or is of another major version. If it breaks the
+            schema, the message names the place as a JSON path, and `.place` has its keys and indexes.
     """
     title = _title(name, part)
     _check_version(name, title, document)

@@ -12,7 +12,7 @@ _MASK = "***"
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return a copy of a text in which `***` replaces the `user:password` of every URL, and each of the given secrets.
+    """Return a text in which `***` replaces the given secrets, and the `user:password` or `user` of every URL.
 
     Args:
         text: The text.

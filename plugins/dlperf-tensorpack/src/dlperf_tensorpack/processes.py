@@ -8,8 +8,8 @@ from dlperf_sdk.worker.processes import Cluster, Process, list_processes, one_pe
 def processes(cluster: Cluster) -> List[Process]:
     """Return the processes of a case: a trainer per node, or per device with the strategy `independent`.
 
-    They are in the order of ranks. None has environment variables to find the others. `cluster` describes the case and
-    its nodes.
+    They are in the order of ranks. They get no environment variables to find each other. `cluster` describes the case
+    and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.

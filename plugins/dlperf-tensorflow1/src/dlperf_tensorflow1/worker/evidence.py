@@ -59,7 +59,9 @@ class GraphEvidence:
 
 
 class StepRunner:
-    """A function that runs operations of a step in a session, and finds the compiler of the graph in the first run.
+    """A function of fetches and a feed that runs operations of a step in a session, and returns the fetches' values.
+
+    The first call also finds the compiler of the graph, and sets the attribute `compiler`.
 
     Args:
         session: The `tf.Session`.

@@ -58,7 +58,9 @@ class Alone:
 
 
 class Averaging(Alone):
-    """Each replica updates its own weights with the mean gradients, which `average` of a subclass computes.
+    """The base of strategies by which each replica updates its own weights with the mean gradients of all replicas.
+
+    A subclass implements `average`.
 
     Args:
         runtime: The `TensorFlow1Runtime`.

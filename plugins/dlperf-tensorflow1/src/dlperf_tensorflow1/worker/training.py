@@ -103,7 +103,7 @@ class TensorFlow1Trainer(ReplicaState):
         return self.optimizer.apply(gradients, self.rate)
 
     def drop(self, x, layer):
-        """Return the tensor x with each element set to 0 with the probability p, `dropout`, or else divided by 1 - p.
+        """Return the tensor x with elements set to 0 with the probability p, `dropout`, others divided by 1 - p.
 
         The mask depends on the seed, the replica, the step, the micro-batch and `layer`, the dropout layer's number.
         """
@@ -117,11 +117,11 @@ class TensorFlow1Trainer(ReplicaState):
     # Batches.
 
     def place(self, batches):
-        """Return the one batch in `batches`, a dict of NumPy arrays; a session copies them when they are fed."""
+        """Return the one item of `batches`, a dict of NumPy arrays; a session copies the arrays when they are fed."""
         return batches[0]
 
     def labels(self, batch):
-        """Return the labels of `batch`, or if it is empty, of the device's batch: an array; None without labels."""
+        """Return the array of labels in `batch` or, if that is empty, in the device's batch; None without labels."""
         if self.label_name is None or batch:
             return super().labels(batch)
         return self._resident_labels

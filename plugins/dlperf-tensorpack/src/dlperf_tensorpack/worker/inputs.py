@@ -34,7 +34,7 @@ class TowerInputs(FeedfreeInput):
 
 
 class Copies(DataFlow):
-    """A data flow of tensorpack that repeats one batch without end: lists of NumPy arrays, in the order of the dict.
+    """A data flow of tensorpack that yields one batch without end, as a list of NumPy arrays in the order of its dict.
 
     Args:
         batch: The batch, a dict from input name to NumPy array.
@@ -50,7 +50,7 @@ class Copies(DataFlow):
 
 
 class GraphFeed(BatchFeed):
-    """The facts for the record about an input source in the graph, which a session reads; this feed yields no batches.
+    """The feed of an input source in the graph. It yields no batches, and only has the facts for the record.
 
     Args:
         request: The request.

@@ -108,7 +108,7 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return a list of the items of `batches`, a dict of NumPy arrays per replica; a session copies them later."""
+        """Return `batches`, a dict of NumPy arrays per replica, as a list; a session copies the arrays later."""
         return list(batches)
 
     def load_resident_batches(self):
@@ -144,7 +144,7 @@ class TensorpackTrainer(TowerState):
     # The step.
 
     def train(self, batch, rate):
-        """Run a step on `batch`, a list of `place`, at the learning rate `rate`; return a list of replicas' losses."""
+        """Run a step at the learning rate `rate` on `batch`, a result of `place`; return a list of replicas' losses."""
         step = self.steps - self.first_step - 1
         self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()

@@ -14,7 +14,7 @@ from dlperf_torch.worker.exchange import Alone
 
 
 class Horovod(Alone):
-    """Averages each gradient once the backward pass has added it up, as `hvd.DistributedOptimizer` does.
+    """Averaging of each gradient as soon as the backward pass has added it up, as in `hvd.DistributedOptimizer`.
 
     The network's gradients are averaged, not those of the optimizer's weights, because in fp16 the optimizer updates
     master weights. Horovod exchanges several gradients at once if they are ready.

@@ -147,8 +147,8 @@ def allow_attention(name, dropout=0.0):
     """Allow one implementation of torch's scaled dot product attention in this process, and forbid the others.
 
     Args:
-        name: `flash`, `efficient`, `cudnn` or `math`; or `auto`, which allows all of them, except `cudnn` if it could
-            round `dropout`, because 16 · `dropout` is not an integer.
+        name: `flash`, `efficient`, `cudnn` or `math`; or `auto`, which allows all of them. It leaves out `cudnn`
+            unless 16 · `dropout` is an integer, because cuDNN may round other values.
         dropout: Probability of dropout, from 0 to 1.
     """
     for backend, allow in ATTENTION.items():
@@ -171,7 +171,8 @@ def probe_attention(name, device, dtype, heads, tokens, size, dropout):
         dropout: Probability of dropout, from 0 to 1.
 
     Raises:
-        Unsupported: The implementation fails with this device, type or size, or may round the probability of dropout.
+        Unsupported: The implementation fails with this device, type or size; or it is `cudnn`, and 16 · `dropout` is
+            not an integer.
     """
     if name == "cudnn" and _is_rounded(dropout):
         raise Unsupported(

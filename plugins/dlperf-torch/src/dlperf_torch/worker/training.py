@@ -125,7 +125,7 @@ class TorchTrainer(ReplicaState):
         self.scaler.reset()
 
     def reset(self):
-        """Set weights, copies of narrower type, optimizer and learning rate schedule to those before the first step."""
+        """Set weights, their copies of narrower type, optimizer and learning rate to those before the first step."""
         super().reset()
         self.masters.round_into_network()
 
@@ -134,8 +134,8 @@ class TorchTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Each is a sequence of one tensor per head. The fp32 logits are eager, of the master weights, without TF32. The
-        others have autograd on: without dropout, `step` reuses their compiled code. The network's buffers are restored.
+        Each is a sequence of one tensor per head. The fp32 logits are computed eagerly from the master weights.
+        The others have autograd on, so that a `step` without dropout reuses their compiled code. Buffers are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]
         eager = self.request.compiler == "none"  # compiled, the layers' own outputs are hidden
@@ -165,7 +165,7 @@ class TorchTrainer(ReplicaState):
     def observe_settings(self):
         """Return a dict of the `precision`, `compiler`, `layout` (None if unknown) and `strategy` (or None) in effect.
 
-        Its booleans are `fused_optimizer`, `cuda_graph` (one was replayed), `triton_kernels` (the plugin's are used).
+        It also has booleans: `fused_optimizer`, `cuda_graph` (one was replayed), `triton_kernels` (of the plugin).
         """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
