@@ -96,7 +96,7 @@ def _row_to_dict(row: Row, errors: dict[Row, str | None]) -> dict[str, Any]:
 def _overview(groups: Collection[str], rows: list[Row]) -> str:
     """Return each group and its names as text. Rich, which takes as long as the rest of the command, is not imported.
 
-    Names are wrapped to the width of the terminal, else COLUMNS, else 80.
+    Names are wrapped to the width in COLUMNS, else that of the terminal, else 80.
     """
     indent = max(map(len, groups)) + 2
     lines = []

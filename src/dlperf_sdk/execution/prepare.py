@@ -110,6 +110,7 @@ def check_parity(
     Raises:
         RunFailed: The parity run failed for a reason that would end the case as well, such as a lost node.
         PluginError: The plugin's files cannot be packed.
+        OSError: The bundle of the parity run cannot be written to the directory for temporary files.
     """
     plan = prepared.plan
     with environments.use_environment(prepared.environment):

@@ -30,6 +30,8 @@ def take_trace(
 ) -> tuple[tuple[TraceSummary, ...], tuple[str, ...]]:
     """Trace a prepared case in an extra attempt, and write and summarize one trace per trainer.
 
+    A failure of the attempt, of a plugin, of the store, or for lack of a resource is not raised.
+
     Args:
         run_id: The run's name.
         prepared: The prepared case.

@@ -90,6 +90,8 @@ def train_shard(
 ) -> dict[str, Any]:
     """Train `STEPS` (3) steps on one batch as one trainer process of a case, and return a report about its replicas.
 
+    The runtime is started here, and stopped before the function returns. The errors are those of `in_process.start`.
+
     Args:
         request: The case.
         ports: Free ports in digits, such as `29400`, the same in all processes of the case; empty for one replica.

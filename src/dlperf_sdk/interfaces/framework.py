@@ -151,7 +151,7 @@ def explain_unused_collective(spec: RunSpec, option: str, default: str) -> str |
     Args:
         spec: The case.
         option: The option's name.
-        default: The option's default, as the user types it.
+        default: The option's default, as the user types it; the sentence advises to leave the option at it.
     """
     if spec.syncs_gradients and STRATEGIES[spec.strategy].is_collective:
         return None

@@ -45,7 +45,7 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
     Args:
         blocks: The blocks.
         styled: True for color, unless NO_COLOR is set.
-        width: Width in characters; None: that of the terminal, else COLUMNS, else 80.
+        width: Width in characters; None: the variable COLUMNS, else that of the terminal, else 80.
     """
     console = Console(
         file=io.StringIO(), force_terminal=styled, width=width, highlight=False, markup=False, emoji=False
@@ -60,9 +60,9 @@ def text_of(blocks: Iterable[Block], *, styled: bool = False, width: int | None 
 
 
 def escape_lines(text: str) -> str:
-    """Return a text that is not a block, such as CSV, for a terminal.
+    """Return a text, such as CSV, with its control characters replaced, so that a terminal shows it as it is.
 
-    Control characters are replaced, and CRLF line ends become LF.
+    Line ends CRLF become LF.
     """
     return replace_control_characters(text.replace("\r\n", "\n"))
 

@@ -124,7 +124,8 @@ def find_meeting(path: Path, address: str, environ: Mapping[str, str]) -> Meetin
         environ: The environment variables of the process.
 
     Raises:
-        ValueError: The file does not exist yet, or cannot be trusted; the message is a clause without a full stop.
+        ValueError: The file does not exist yet, cannot be read or trusted, or is malformed; the message is a clause
+            without a full stop.
         UsageError: The given secret has fewer than 32 characters, or it is given without an address.
     """
     secret = _given_secret(environ)
