@@ -67,7 +67,7 @@ def test_parity_is_measured_on_each_node(capsys):
     assert main([*words, "--output", "first"]) == 0
     key = json.loads(capsys.readouterr().out)["parity"]["key"]
     evidence = json.loads((parity_cache.directory() / f"{key}.json").read_text())["records"]
-    parity_cache.keep(key, evidence, LONG_AGO)
+    parity_cache.store(key, evidence, LONG_AGO)
     assert main([*words, "--output", "second"]) == 0
     assert json.loads(capsys.readouterr().out)["parity"]["made_at"] == LONG_AGO
     _, document = fleet(capsys, "numpy", "linear", *CASE, *SHORT, "--output", "runs", "--hosts", "n1,n2")

@@ -212,7 +212,7 @@ def _write_documents(folder: Path) -> None:
         Path(__file__).parents[2] / "plugins/dlperf-published/src/dlperf_published/data/tensorpack.jsonl"
     )
     (folder / "published.json").write_text(figures.read_text().splitlines()[0])
-    parity_cache.keep("key", [parity_samples.record()], "2026-01-31T12:00:00+00:00")
+    parity_cache.store("key", [parity_samples.record()], "2026-01-31T12:00:00+00:00")
     (parity_cache.directory() / "key.json").rename(folder / "parity-cache.json")
     batch_cache.write(KEY, 64, 3)
     batch_cache._path(KEY).rename(folder / "batch-cache.json")
