@@ -707,6 +707,16 @@ def test_the_best_batch_size_and_the_hint_of_the_search_are_not_cut_off(opened):
         table.evaluate("table => { table.closest('details.part').open = true; }")
         assert table.evaluate("table => table.offsetWidth <= table.parentElement.clientWidth")
         assert any(row[2].endswith("×)") for row in rows())
+    page = opened("tensorpack", viewport={"width": 1400, "height": 900})
+    table, _ = shown(page, "Throughput \\(img/s\\) by batch size")
+    table.evaluate("table => { table.closest('details.part').open = true; }")
+    overlapping = """cells => cells.filter(cell => {
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      const end = cell.getBoundingClientRect().right - parseFloat(getComputedStyle(cell).paddingRight);
+      return range.getBoundingClientRect().right > end + 1;
+    }).map(cell => cell.textContent)"""
+    assert table.locator("tbody td").evaluate_all(overlapping) == []
     page = opened("dlperf-v1.0", viewport={"width": 360, "height": 740}, is_mobile=True)
     is_clipped = """field => {
       const style = getComputedStyle(field);
