@@ -77,7 +77,7 @@ class Gate:
 
     @property
     def missing(self) -> tuple[Decision, ...]:
-        """Decisions on the cases that lack a throughput on a side, without those that were expected to be missing."""
+        """Decisions on the cases that lack a throughput on one side or both; cases expected to lack it are left out."""
         return tuple(
             decision
             for decision in self.decisions

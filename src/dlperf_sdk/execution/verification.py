@@ -96,15 +96,15 @@ def verify(
 ) -> tuple[Verification, ...]:
     """Run the first steps of models in each framework, and compare them with the models' references.
 
-    All steps are run anew, even if an earlier run has verified the case.
+    All steps are run anew, even if an earlier run has verified the same framework and model.
 
         verify(["torch", "tensorflow"], "resnet50", topology="1n2d")
 
-    All cases are checked and planned before anything is prepared or started.
+    All runs are checked and planned before anything is prepared or started.
 
     Args:
-        frameworks: Names of the frameworks; duplicates count once. The verifications
-            have a row for a framework that does not work, which states the reason.
+        frameworks: Names of the frameworks; duplicates count once. A framework whose plugin does not work has a row
+            that states the reason.
         model: The model's name; None for all models that have a reference with this case.
         case: Name of the settings in the models' references to compare with, such as `small`. A reference has the
             losses for several settings.

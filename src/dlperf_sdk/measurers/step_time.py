@@ -23,12 +23,12 @@ class StepTime(Measurer):
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return metrics of the step times, of the time spent waiting for input, and of queues of batches.
 
-        `step-time-median`, `step-time-p90` and `step-time-p99` are percentiles in seconds over the steps of a repeat,
-        whose times are those of the slowest process. With fewer than 10 steps per repeat, the p90 is left out, and with
-        fewer than 100 the p99. Each metric is the median over the repeats, and has the value of each repeat.
-        `data-wait` is the share of the window, in %, for which the process that waited longest waited for its input.
-        If queues count their batches, there are also `input-rate`, the rate at which batches could be put into the
-        queues, in samples per second, and `input-queue-depth`, the mean number of batches in a queue.
+        `step-time-median`, `step-time-p90` and `step-time-p99` are percentiles in seconds over the steps of a repeat.
+        The time of a step is the longest that any process took for it. With fewer than 10 steps per repeat, the p90 is
+        left out, and with fewer than 100 the p99. Each metric is the median over the repeats, and has the value of each
+        repeat. `data-wait` is the share of the window, in %, for which the process that waited longest waited for its
+        input. If queues count their batches, there are also `input-rate`, the rate at which batches could be put into
+        the queues, in samples per second, and `input-queue-depth`, the mean number of batches in a queue.
 
         `measured` holds the repeats of one case; the result is empty without repeats.
         """

@@ -38,11 +38,11 @@ def spread(repeats: Sequence[float]) -> float | None:
 
 
 def tabulate_missing(cases: Sequence[Case]) -> Table:
-    """Return a table with the number of cases that have an interval, and of those that lack one, by reason.
+    """Return a table of how many cases have an interval of their throughput, and of how many lack one, and why.
 
-    A row has the number of cases of one framework, version and implementation that have an interval, or that lack one
-    for the same reason. The rows are sorted by framework, version and implementation; columns without content are left
-    out.
+    Each framework, version and implementation has a row for its cases with an interval, and one for each reason why
+    others lack it. A row has the number of its cases. The rows are sorted by framework, version and implementation;
+    columns without content are left out.
     """
     names = ("framework", "framework_version", "implementation")
     counts = Counter(

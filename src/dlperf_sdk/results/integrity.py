@@ -65,15 +65,15 @@ def complete_records(repeats: tuple[Repeat, ...], expected: Expected) -> Verdict
     """Check that the records are complete. The verdict is `pass` or `fail`.
 
     Records are complete if the protocol's number of repeats finished, their attempt numbers are distinct, and each
-    repeat has one record of every rank. Such a record belongs to the expected request, and has every replica, the
-    expected numbers of step times, data waits, losses and samples, and a window of positive, finite length.
+    repeat has one record of every rank. Each record must belong to the expected request, and must have every replica,
+    the expected numbers of step times, data waits, losses and samples, and a window of positive, finite length.
 
     Args:
         repeats: The finished repeats; may be empty.
         expected: The planned values that the records are checked against.
 
     Raises:
-        UnknownName: The core does not know the part of a step.
+        UnknownName: The core does not know the part of a step that `expected.part` names.
     """
     problems = list(_incomplete(repeats, expected))
     if problems:

@@ -57,10 +57,11 @@ def trials() -> tuple[Trial, ...]:
 
 @cache
 def attainable() -> tuple[float, float]:
-    """Return the smallest 90th percentiles of errors that predictions for eight devices of a node can reach.
+    """Return lower bounds of the 90th percentile of the errors of predictions for eight devices of a node.
 
     Returns:
-        Two results of `attainable_ninetieth`, fractions: from two devices, and from four devices.
+        The bounds for predictions from two devices and from four, as fractions: results of
+        `attainable_ninetieth`.
     """
     return attainable_ninetieth(figures(), 2, 8), attainable_ninetieth(figures(), 4, 8)
 

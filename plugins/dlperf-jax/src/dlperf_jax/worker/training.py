@@ -59,7 +59,7 @@ class JaxTrainer(ReplicaState):
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
-        """Return `labels`, an array over all replicas, as a list of one NumPy array per replica of this process."""
+        """Return a list of a NumPy array per replica of this process; `labels`, a JAX array, is split over replicas."""
         return self.replicas.read(labels)
 
     # The step: one program, micro-batches included.
