@@ -10,6 +10,7 @@ import socket
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -75,6 +76,42 @@ def stale_pair(monkeypatch):
     from dlperf_tensorflow1.worker.exchange import DistributedReplicated, ParameterServers
 
     monkeypatch.setattr(DistributedReplicated, "add_update", ParameterServers.add_update)
+    yield from make_served_pair("distributed_replicated", monkeypatch)
+
+
+@pytest.fixture
+def late_pair(monkeypatch):
+    """`replicated_pair`, where the second initializes variables before the first copies what it set on the servers."""
+    from dlperf_tensorflow1.worker.exchange import DistributedReplicated
+    from dlperf_tensorflow1.worker.training import TensorFlow1Trainer
+
+    loaded, initialized, copied, copies = Event(), Event(), Event(), {}
+    build_graph, load_weights = TensorFlow1Trainer._build_graph, TensorFlow1Trainer.load_canonical_weights
+
+    def build_late(trainer):
+        if trainer.runtime.replica == 1:
+            loaded.wait(2)
+        parameters = build_graph(trainer)
+        if trainer.runtime.replica == 1:
+            initialized.set()
+        return parameters
+
+    def load_late(trainer, parameters):
+        if trainer.runtime.replica == 1:
+            copied.wait(10)
+        load_weights(trainer, parameters)
+        copied.set()
+
+    def copy_late(exchange):
+        loaded.set()
+        initialized.wait(10)
+        return copies[exchange]
+
+    monkeypatch.setattr(TensorFlow1Trainer, "_build_graph", build_late)
+    monkeypatch.setattr(TensorFlow1Trainer, "load_canonical_weights", load_late)
+    monkeypatch.setattr(
+        DistributedReplicated, "copies", property(copy_late, copies.__setitem__), raising=False
+    )
     yield from make_served_pair("distributed_replicated", monkeypatch)
 
 

@@ -271,6 +271,12 @@ def test_each_replica_trains_on_a_copy_that_equals_the_servers_parameters(replic
     assert all(not np.array_equal(values, before[name]) for name, values in after.items())
 
 
+def test_no_replica_copies_parameters_that_another_is_still_to_initialize(late_pair):
+    first, second = [dict(trainer.parameters(0)) for trainer in late_pair]
+    for name, values in first.items():
+        np.testing.assert_array_equal(values, second[name])
+
+
 def test_a_replica_that_does_not_renew_its_copies_is_found(stale_pair):
     """The strategy in effect is not the requested one, and the losses do not follow the reference."""
     for of_replica in train_both(stale_pair):

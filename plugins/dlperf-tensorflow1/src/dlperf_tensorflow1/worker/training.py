@@ -32,9 +32,9 @@ class TensorFlow1Trainer(ReplicaState):
         self.dtype = tf.as_dtype(self.precision.products)
         with runtime.graph.as_default(), tf.device(runtime.device):
             parameters = self._build_graph()
-        self.load_canonical_weights(parameters)
-        # From here on no replica sets variables of servers to zero.
+        # Each replica initializes the servers' variables to zero; none may do so after another has loaded weights.
         self.exchange.wait_for_all()
+        self.load_canonical_weights(parameters)
 
     # The graph.
 
