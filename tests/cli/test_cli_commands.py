@@ -70,7 +70,7 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
     [
         (["rnu"], 2, "Did you mean 'run'?"),
         (["run"], 2, "FRAMEWORK"),
-        (["run", "numpy"], 2, "The model is missing"),
+        (["run", "numpy"], 2, "The model is missing. Write `numpy MODEL`"),
         (
             ["run", "numpy", "linear", "more", "words"],
             2,

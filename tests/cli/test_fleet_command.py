@@ -84,7 +84,10 @@ def test_parity_is_measured_on_each_node(capsys):
         (("--hosts", "n1,n1"), "named twice"),
         (("--hosts", "me@n1,you@n1"), "named twice"),
         (("--hosts", "n1", "--topology", "2n1d@ssh"), "write 1n1d@ssh"),
-        (("--hosts", "n1", "--topology", "1n1d"), "cannot place a case on a node of your choice"),
+        (
+            ("--hosts", "n1", "--topology", "1n1d"),
+            "of your choice. Choose another one with --topology, for example 1n1d@ssh.",
+        ),
         (("--hosts", "n1", "--parallel", "0"), "must be 1 or more"),
         (("--hosts", "n1", "--report", "x.pdf"), "use .html or .md"),
         (("--hosts", "n1", "--data", "images:/nowhere"), "images:/nowhere does not exist"),

@@ -98,5 +98,7 @@ def test_another_value_is_refused(progress):
 
 
 def test_option_passed_as_an_argument_is_explained():
-    with pytest.raises(UnknownName, match=r"It is an option of linear: give options=\{'features': 32\}\."):
+    with pytest.raises(
+        UnknownName, match=r"'features' is an option of linear: give options=\{'features': 32\}\."
+    ):
         run("numpy", "linear", features=32)

@@ -219,7 +219,7 @@ def test_a_query_takes_limited_memory(store):
 @pytest.mark.parametrize(
     ("sql", "why"),
     [
-        ("delete from results", "not authorized"),
+        ("delete from results", "not authorized: a query can only read, so write a SELECT"),
         ("attach '/etc/passwd' as other", "not authorized"),
         ("pragma user_version = 7", "not authorized"),
         ("select load_extension('x')", "not authorized"),

@@ -262,3 +262,12 @@ def test_databases_with_one_name_have_different_identities(tmp_path, monkeypatch
     assert "secret" not in "".join(found)
     monkeypatch.setenv("PGPASSWORD", "secret")
     assert open_database("postgresql://ann:pw@/").identity == found[4]
+
+
+def test_the_question_of_an_absent_server_keeps_its_own_mark():
+    with socket.socket() as unused:  # bound and not listening: connections are refused
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        with pytest.raises(StoreError, match=r"connections\? Check the server") as refused:
+            connection.connect(f"host=127.0.0.1 port={port}", "it")
+    assert "?." not in str(refused.value)

@@ -37,7 +37,7 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
     if model is None and not Path(case).suffix and not Path(case).exists():
         known = ", ".join(registry.names("models")) or "none"
         raise UsageError(
-            f"The model is missing. Write `dlperf run {case} MODEL` (models: {known}), or name a spec file: case.toml."
+            f"The model is missing. Write `{case} MODEL` (models: {known}), or name a spec file: case.toml."
         )
     repeated = {name: fields.pop(name, {}) for name in REPEATED}
     spec = spec_from(case, model, fields)

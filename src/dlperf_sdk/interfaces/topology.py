@@ -147,7 +147,10 @@ class Topology(ABC):
         Raises:
             Unavailable: The launcher cannot choose the node.
         """
-        raise Unavailable(f"The launcher {self.name} cannot place a case on a node of your choice.")
+        raise Unavailable(
+            f"The launcher {self.name} cannot place a case on a node of your choice. Choose another one with "
+            "--topology, for example 1n1d@ssh."
+        )
 
     def has_queue(self) -> bool:
         """Return True if each launch submits a job that may wait in a queue.

@@ -64,7 +64,7 @@ def _option_hint(name: str, value: Any, plugins: Iterable[Any], registry: Regist
     look_up = declaration_lookup(registry or Registry())
     for group, plugin in zip(("frameworks", "models"), plugins, strict=True):
         if isinstance(plugin, str) and name in look_up(group, plugin).options:
-            return f"It is an option of {plugin}: give options={{{name!r}: {value!r}}}."
+            return f"{name!r} is an option of {plugin}: give options={{{name!r}: {value!r}}}."
     return ""
 
 

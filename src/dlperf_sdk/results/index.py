@@ -78,7 +78,10 @@ class Index(Store):
                     index.execute("SELECT 1 FROM results LIMIT 1").fetchone() is None
                 ):  # nor any column of a metric
                     raise StoreError(explain_absence(self.location)) from error
-                raise explain_query(str(error)) from error
+                reason = str(error)
+                if reason == "not authorized":
+                    reason += ": a query can only read, so write a SELECT from the store's tables"
+                raise explain_query(reason) from error
 
     def describe_tables(self) -> Answer:
         """Update the index, and return a row for each column that a query can name.

@@ -89,8 +89,9 @@ def connect(parameters: str, location: str) -> psycopg.Connection:
         return psycopg.connect(parameters, autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:  # which has no SQLSTATE
         reason = " ".join(str(error).split())
+        reason += "" if reason.endswith(("?", ".")) else "."  # libpq asks whether the server is running
         raise StoreError(
-            f"The database {location} cannot be used: {reason}. Check the server, the name of the database, user and "
+            f"The database {location} cannot be used: {reason} Check the server, the name of the database, user and "
             "password (PGUSER, PGPASSWORD, ~/.pgpass or PGSERVICE)."
         ) from None
 
