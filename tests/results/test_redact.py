@@ -1,6 +1,8 @@
 """Redaction: names of hosts and people go, the same to the same stand-in, and the result stays a result."""
 
+import ipaddress
 import json
+import random
 
 import attrs
 import pytest
@@ -129,6 +131,35 @@ def test_the_address_of_a_node_is_its_host(address, note):
     assert [node["host"] for node in shared.hardware] == ["host-1", "host-2"]
     assert "host-1" in shared.hardware[0]["network"]["address"]
     assert "host-1" in shared.notes[0]
+
+
+def spellings(address, draw):
+    """Spellings of an address that `ipaddress` reads as this one, or as the IPv6 address that stands for it."""
+    if isinstance(address, ipaddress.IPv4Address):
+        yield str(address)
+        yield f"::ffff:{address}"
+        address = ipaddress.IPv6Address(f"::ffff:{address}")
+    groups = address.exploded.split(":")
+    yield from (address.exploded, address.compressed)
+    yield ":".join(group if draw.random() < 0.5 else group.lstrip("0") or "0" for group in groups)
+    zeros = [index for index, group in enumerate(groups) if group == "0000"]
+    if zeros:  # any group of zeros may be the one that is left out
+        left_out = draw.choice(zeros)
+        yield f"{':'.join(groups[:left_out])}::{':'.join(groups[left_out + 1 :])}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_address_is_redacted_in_every_spelling(seed):
+    draw = random.Random(seed)
+    groups = [draw.choice((0, 0, draw.getrandbits(16))) for _ in range(6)]
+    version6 = ipaddress.IPv6Address(":".join(f"{group:x}" for group in (0x2001, *groups, 0xABC)))
+    for address in (version6, ipaddress.IPv4Address(0x0A010000 + draw.getrandbits(16))):
+        node = {"host": "gpu17", "network": {"address": str(address), "interface": "eth0"}}
+        for spelling in spellings(address, draw):
+            for form in (spelling, spelling.upper()):
+                for text in ("{} is taken", "tcp://[{}]:29500", "inet6:{}:29500.", "addr={}%eth0", "at {}."):
+                    shared = redact_result(result(hardware=(node,), notes=(text.format(form),)))
+                    assert shared.notes[0] == text.format("host-1"), form
 
 
 def test_every_host_in_a_list_of_hosts_is_redacted():

@@ -35,8 +35,8 @@ _IDENTIFIERS = {"boot_id": "boot", "uuid": "gpu"}
 _HOME = re.compile(r"(/(?:home|Users)/)([^/\s:'\",;()<>\[\]{}]+)")
 _URL_HOST = re.compile(r"://(?:[^/\s@]*@)?([A-Za-z0-9][A-Za-z0-9.-]*)")
 _ADDRESS = re.compile(r"[0-9.]+|[0-9a-fA-F.]*:[0-9a-fA-F:.]*")
-_SPELLED = re.compile(r"(?<![\w:.])[0-9a-fA-F]*:[0-9a-fA-F:.]*[0-9a-fA-F](?!\w)")
-"""Texts that may be an address of IPv6, in any of its spellings."""
+_SPELLED = re.compile(r"(?<![0-9a-fA-F:.])[0-9a-fA-F.]*:[0-9a-fA-F:.]+")
+"""Texts that may contain an address of IPv6, in any of its spellings."""
 _LONGEST_ADDRESS = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 _CREDENTIALS = re.compile(r"(://)[^/\s@]*@")
 _JOINED = re.compile(r"[\w-]+")
@@ -156,7 +156,7 @@ def _make_replacer(
 
     def replace(text: str) -> str:
         text = _CREDENTIALS.sub(r"\1", text)
-        text = _SPELLED.sub(lambda match: names.get(_short_address(match[0])) or match[0], text)
+        text = _SPELLED.sub(lambda match: _replace_address(match[0], names), text)
         text = replace_names(text)
         return _HOME.sub(lambda match: match[1] + (match[2] if match[2].startswith("user") else "user"), text)
 
@@ -175,6 +175,17 @@ def _name_host(forms: Iterable[str], words: frozenset[str], names: StandIns) -> 
     stand_in = next(filter(None, known), f"host-{names.count() + 1}")
     for form in spellings:
         names.add(form, stand_in)
+
+
+def _replace_address(text: str, names: StandIns) -> str:
+    """Replace a known address in a text of its characters, which may end a word before it, or a port after it."""
+    stripped = text.rstrip(".:")
+    for start in (0, text.index(":") + 1):
+        for end in (len(text), len(stripped), stripped.rfind(":")):
+            stand_in = names.get(_short_address(text[start:end]))
+            if stand_in:
+                return text[:start] + stand_in + text[end:]
+    return text
 
 
 def _short_address(text: str) -> str:
