@@ -313,6 +313,18 @@ def test_a_mistyped_data_folder_of_a_campaign_is_refused_before_anything_is_stor
     assert not (tmp_path / "campaign").exists()
 
 
+@pytest.mark.parametrize("model", ["linear", "resnet50"])
+def test_a_campaign_checks_the_data_folder_before_the_plan_as_a_run_does(tmp_path, model):
+    """Here the plan fails, too: the model has no such data, or the framework no such model."""
+    fields = {"framework": "numpy", "model": model, "data": "images:/nowhere", **QUICK}
+    with pytest.raises(SpecError) as one:
+        run(fields, store=tmp_path / "store")
+    with pytest.raises(CampaignError) as several:
+        campaign(Matrix(fields=fields, axes={"seed": [0]}), tmp_path / "store")
+    assert str(several.value) == str(one.value)
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.parametrize("data", ["synthetic:/tmp", "synthetic-host:/tmp"])
 def test_a_folder_where_none_belongs_is_refused_at_once(tmp_path, data):
     with pytest.raises(SpecError, match="takes no folder"):

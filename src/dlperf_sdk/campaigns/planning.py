@@ -85,7 +85,8 @@ def _plan_cases(campaign: Campaign, registry: Registry, stamp: str) -> Iterator[
     for case in expand_cases(campaign, stamp, registry):
         key = _key(case.spec)
         if key not in refusals:
-            refusals[key] = _check_case(case.spec, registry, campaign.settings.missing == "skip")
+            skips = campaign.settings.missing == "skip"
+            refusals[key] = _refuse_missing_data(case.spec, skips) or _check_case(case.spec, registry, skips)
         verdict = refusals[key]
         if isinstance(verdict, UsageError):
             raise CampaignError(f"{_locate_refused_setting(campaign, case, verdict)}{verdict}") from verdict
@@ -179,6 +180,15 @@ def _list_known_names(campaign: Campaign, field: str, registry: Registry) -> set
     return names | ({default} if isinstance(default, str) else set())
 
 
+def _refuse_missing_data(spec: RunSpec, skip_missing: bool) -> tuple[str, str] | UsageError | None:
+    """Return the refusal of a case whose folder of data does not exist; it precedes all others, as in a run."""
+    try:
+        data.check_exists(spec.data)
+    except SpecError as error:
+        return (MISSING, str(error)) if skip_missing else error
+    return None
+
+
 def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[str, str] | UsageError | None:
     if spec.wants_max_batch:
         spec = attrs.evolve(spec, batch_size=spec.accumulation)
@@ -196,15 +206,6 @@ def _check_case(spec: RunSpec, registry: Registry, skip_missing: bool) -> tuple[
         raise
     except UsageError as error:
         return error
-    return _refuse_missing_data(spec, skip_missing)
-
-
-def _refuse_missing_data(spec: RunSpec, skip_missing: bool) -> tuple[str, str] | UsageError | None:
-    """Return the refusal of a case whose folder of data does not exist."""
-    try:
-        data.check_exists(spec.data)
-    except SpecError as error:
-        return (MISSING, str(error)) if skip_missing else error
     return None
 
 
