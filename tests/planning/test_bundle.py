@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import os
+import py_compile
 import subprocess
 import sys
 import zipfile
@@ -88,6 +89,24 @@ def test_bytecode_matches_its_sources_and_has_no_local_path(bundle, tmp_path, ro
         [sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.stdout.strip() == str(module), done.stderr
+
+
+def test_unchecked_bytecode_of_an_installed_package_stays_out(tmp_path, monkeypatch):
+    """Python would run it although it is that of another source: the bundle's digest would not cover what runs."""
+    source, other = "VALUE = 1\n", tmp_path / "other.py"
+    module = tmp_path / "prebuilt" / "__init__.py"
+    module.parent.mkdir()
+    module.write_text(source)
+    other.write_text("open('PWNED', 'w')\n")
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    py_compile.compile(str(other), importlib.util.cache_from_source(module), invalidation_mode=mode)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = build(request(), tmp_path / "case.pyz", ["prebuilt"]).path
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(importlib.util.cache_from_source("prebuilt/__init__.py"))
+    assert content[8:16] == importlib.util.source_hash(source.encode())
+    assert b"PWNED" not in content
+    assert b"VALUE" in content
 
 
 @pytest.mark.parametrize("umask", [0, 0o077])

@@ -41,6 +41,8 @@ if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))
 """
 _EPOCH = (1980, 1, 1, 0, 0, 0)
+_UNCHECKED = (1).to_bytes(4, "little")
+"""Flags of bytecode with a hash that Python does not compare with the source."""
 
 
 @frozen
@@ -159,19 +161,29 @@ def _bytecode(name: str, source: bytes) -> bytes:
 
     It is independent of file times.
 
-    Where it is installed it mostly lies compiled already.
+    Where it is installed it mostly lies compiled already. That is used only if Python compares it with the source.
     """
     top = importlib.util.find_spec(name.partition("/")[0])
     origin = Path(name) if top is None or top.origin is None else Path(top.origin).parent.parent / name
-    code = SourceFileLoader(name, str(origin)).get_code(name) if _has_content(origin, source) else None
+    is_usable = _has_content(origin, source) and not _is_unchecked(origin)
+    code = SourceFileLoader(name, str(origin)).get_code(name) if is_usable else None
     code = code or compile(source, name, "exec", dont_inherit=True)
-    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
+    head = importlib.util.MAGIC_NUMBER + _UNCHECKED + importlib.util.source_hash(source)
     return head + marshal.dumps(_replace_file_name(code, name))
 
 
 def _has_content(path: Path, content: bytes) -> bool:
     try:
         return path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _is_unchecked(origin: Path) -> bool:
+    """Return True if the bytecode of an installed source may be that of another source, in the sense of PEP 552."""
+    try:
+        with Path(importlib.util.cache_from_source(origin)).open("rb") as file:
+            return file.read(8)[4:] == _UNCHECKED
     except OSError:
         return False
 
