@@ -18,7 +18,15 @@ from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.field_types import LONGEST_NOTE
-from dlperf_sdk.errors import DlperfError, DocumentError, InvalidRecord, StoreError, Unavailable, UsageError
+from dlperf_sdk.errors import (
+    DlperfError,
+    DocumentError,
+    InvalidRecord,
+    SpecError,
+    StoreError,
+    Unavailable,
+    UsageError,
+)
 from dlperf_sdk.execution import case_record, packing, replay
 from dlperf_sdk.execution.case_record import MOST_NOTES
 from dlperf_sdk.interfaces.topology import Submission
@@ -193,6 +201,13 @@ def mutated(events, draw):
     else:
         event[key] = draw.choice(VALUES)
     return events
+
+
+def test_a_stream_of_too_many_devices_is_refused_before_anything_is_stored(told, tmp_path):
+    case = {**told[0]["spec"], "topology": "999999n64d@slurm"}
+    with pytest.raises(SpecError, match="63,999,936 devices; a case may have at most 100,000"):
+        ingested(changed(told, "case", spec=case), tmp_path)
+    assert not list((tmp_path / "store").glob("*"))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlperf_sdk import Capabilities, Framework, RunSpec
 from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
 from dlperf_sdk.launchers.local import Local
-from dlperf_sdk.planning.plan import DEADLINES, make_plan
+from dlperf_sdk.planning.plan import DEADLINES, Plan, make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY, device_of
 from dlperf_sdk.registry.plugins import Registry
 from dlperf_sdk.spec.compiler import Compiler
@@ -73,6 +73,13 @@ def test_too_many_gpus_are_unavailable(monkeypatch):
 @pytest.mark.parametrize("topology", ["999999n999999d", "1n999999d", "999999n1d"])
 def test_a_slip_of_the_pen_does_not_start_a_million_workers(topology):
     with pytest.raises(Unavailable, match="workers per core"):
+        plan(topology=topology)
+
+
+@pytest.mark.parametrize("topology", ["999999n999999d@slurm", "1n100001d@slurm"])
+def test_a_case_of_too_many_devices_is_refused_before_its_processes_are_laid_out(topology, monkeypatch):
+    monkeypatch.setattr(Plan, "placeholder_processes", lambda self: pytest.fail("laid out"))
+    with pytest.raises(SpecError, match="devices; a case may have at most 100,000"):
         plan(topology=topology)
 
 

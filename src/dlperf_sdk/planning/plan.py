@@ -31,6 +31,10 @@ DEADLINES = dict(zip(PHASES, (300.0, 1800.0, 600.0, 300.0, 60.0), strict=True))
 """Seconds without progress after which a phase has failed, unless the spec sets others."""
 
 
+_MOST_DEVICES = 100_000
+"""Maximum number of devices of a case that is planned. Launchers read as many hosts."""
+
+
 @frozen(kw_only=True)
 class Plan:
     """One case, fully resolved into plain values. `request` turns it into the request for the nodes."""
@@ -159,7 +163,8 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
     Raises:
         UnknownName: There is no plugin, option or capability of a name in the spec.
         SpecError: The settings contradict each other or the plugins, the batch size is still `max`, a data source
-            lacks its folder, or a variable is one that the framework's plugin sets.
+            lacks its folder, a variable is one that the framework's plugin sets, or the topology has more than 100,000
+            devices.
         PluginError: A plugin cannot be loaded, or its code raises an exception.
         Unsupported: The plugins cannot do what the spec requests.
         Unavailable: This machine or the launcher cannot run the case.
@@ -169,6 +174,11 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         raise SpecError("batch_size is max, which is found by measuring; a plan needs a number.")
     DATA_SOURCES[spec.data.source].check_folder(spec.data.path)
     chosen = select_plugins(spec, registry)
+    if spec.topology.devices > _MOST_DEVICES:  # below, time and memory grow with the devices
+        raise SpecError(
+            f"The topology {spec.topology} has {spec.topology.devices:,} devices; a case may have at most "
+            f"{_MOST_DEVICES:,}."
+        )
     framework, description = chosen.framework, chosen.description
     optimizer = {
         "kind": description.optimizer.kind,
