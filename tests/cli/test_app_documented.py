@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from dlperf_sdk.cli import main
 from dlperf_sdk.cli.app import COMMANDS, build_app
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +15,7 @@ PAGES = [
     ROOT / "SECURITY.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+FEATURES = ROOT / "docs/reference/features.md"
 SPAN = re.compile(r"(?<!`)`dlperf ([^`]+)`(?!`)")
 OF_EVERY_COMMAND = {"--help", "--version"}
 
@@ -48,3 +50,15 @@ def test_a_wrong_command_or_flag_is_found():
     assert unknown("run torch resnet50 --batch-siz 2") == {"--batch-siz"}
     assert unknown("campaign resume --every") == {"--every"}
     assert not unknown("campaign resume DIR")
+
+
+@pytest.mark.parametrize("case", re.findall(r"`dlperf run (torch [^`]+)`", FEATURES.read_text()))
+def test_cases_of_the_features_page_can_be_planned(case):
+    if case.endswith("--batch-size max"):
+        pytest.skip("only a measurement finds the largest batch size")
+    assert main(["run", *case.split(), "--dry-run"]) == 0
+
+
+def test_the_fleet_of_the_features_page_can_choose_its_nodes():
+    (typed,) = re.findall(r"`dlperf fleet ([^`]+)`", FEATURES.read_text())
+    assert "--topology 1n1d@ssh" in typed
