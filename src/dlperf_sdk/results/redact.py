@@ -179,9 +179,11 @@ def _name_host(forms: Iterable[str], words: frozenset[str], names: StandIns) -> 
 
 def _replace_address(text: str, names: StandIns) -> str:
     """Replace a known address in a text of its characters, which may end a word before it, or a port after it."""
+    if "::" not in text and text.count(":") < 6:  # such as a time: a log may have a hundred thousand
+        return text
     stripped = text.rstrip(".:")
     for start in (0, text.index(":") + 1):
-        for end in (len(text), len(stripped), stripped.rfind(":")):
+        for end in dict.fromkeys((len(text), len(stripped), stripped.rfind(":"))):
             stand_in = names.get(_short_address(text[start:end]))
             if stand_in:
                 return text[:start] + stand_in + text[end:]
