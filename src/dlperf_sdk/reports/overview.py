@@ -30,7 +30,8 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
     the next framework, as an interval if there is one, and the number of the cell's note. Where only one framework was
     measured, the cell has no lead. A note names the reservations, an older release, the frameworks that were measured
     on other topologies of the row only, and faster cases that are not comparable. Rows are sorted by model and
-    precision, in the order of the rankings, then by batch size. Columns are sorted by devices.
+    precision, in the order of the rankings, then by batch size, the largest first: a preview of the first rows then has
+    the size that is fastest as a rule. Columns are sorted by devices.
 
     Args:
         rankings: The rankings, each with a batch size among its facts.
@@ -60,7 +61,7 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
     models, precisions = (list(dict.fromkeys(case_facts[index] for case_facts in rows)) for index in (0, 2))
     ordered = sorted(
         rows.items(),
-        key=lambda row: (models.index(row[0][0]), precisions.index(row[0][2]), int(row[0][1]), row[0][3]),
+        key=lambda row: (models.index(row[0][0]), precisions.index(row[0][2]), -int(row[0][1]), row[0][3]),
     )
     units = ", ".join(sorted({ranking.entries[0].unit for ranking in rankings}))
     table = Table(
