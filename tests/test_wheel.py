@@ -1,5 +1,6 @@
 """The wheel holds the schemas, and validates with them where there is no checkout."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -48,6 +49,16 @@ def test_the_wheel_has_the_schemas_of_the_checkout(unpacked):
     assert {
         path.name: path.read_bytes() for path in (unpacked / "dlperf_sdk" / "schemas").iterdir()
     } == schemas
+
+
+def test_each_plugin_of_this_project_is_an_extra(unpacked):
+    (metadata,) = unpacked.glob("dlperf_sdk-*.dist-info/METADATA")
+    extras = re.findall(
+        r"^Requires-Dist: (dlperf-[^;]+); extra == '([^']+)'$", metadata.read_text(), re.MULTILINE
+    )
+    assert extras == [
+        (path.name, path.name.removeprefix("dlperf-")) for path in sorted((ROOT / "plugins").iterdir())
+    ]
 
 
 def test_the_wheel_has_the_references_of_the_models(unpacked):
