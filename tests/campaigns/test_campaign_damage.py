@@ -17,7 +17,7 @@ from test_runner import events_of_resuming, small
 from dlperf_sdk import campaign, hookimpl, resume
 from dlperf_sdk.campaigns.campaign_directory import open_campaign
 from dlperf_sdk.campaigns.case_steps import read_environment
-from dlperf_sdk.campaigns.journal import MOST_DAMAGES, lock
+from dlperf_sdk.campaigns.journal import MOST_DAMAGES, MOST_LINES, Journal, lock
 from dlperf_sdk.campaigns.status import status
 from dlperf_sdk.errors import DocumentError, PluginError, SpecError, StoreError, Unavailable
 from dlperf_sdk.execution import case
@@ -63,6 +63,13 @@ def is_settled(directory):
     assert {(item.finished, item.ok) for item in status(open_campaign(directory)).cases.values()} == {
         (2, True)
     }
+
+
+def test_a_journal_of_empty_lines_is_refused_before_it_fills_the_memory(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(b"\n" * (MOST_LINES + 1))
+    with pytest.raises(StoreError, match="Remove it"):
+        Journal(path).read()
 
 
 def test_a_copied_directory_is_a_campaign_of_its_own(copy):

@@ -14,7 +14,7 @@ from result_values import results as any_results
 
 from dlperf_sdk.documents.json_values import replace_control_characters
 from dlperf_sdk.errors import DocumentError
-from dlperf_sdk.exchange.csv_table import LONGEST_CELL, read_csv, to_csv
+from dlperf_sdk.exchange.csv_table import LONGEST_CELL, csv_text, read_csv, to_csv
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results import table
 from dlperf_sdk.results.result import Fact, Verdict
@@ -196,3 +196,13 @@ def test_the_documentation_has_every_column():
     kinds = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     for column in table.COLUMNS:
         assert f"| `{column.name}` | {kinds[column.kind]} | {column.help} |" in page
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("blank", ["\t", "\n", "\n ", '\t"', ";\t "])
+def test_a_cell_of_blank_lines_takes_no_time(blank):
+    csv_text(["text"], [[blank * 100_000]])
+
+
+def test_a_formula_behind_blank_lines_is_marked():
+    assert csv_text(["text"], [["x\n \n =1"]]) == 'text\r\n"x\n \n\' =1"\r\n'

@@ -16,6 +16,7 @@ from dlperf_sdk.results import records as r
 from dlperf_sdk.results import result as res
 from dlperf_sdk.results.convert import result_to_dict
 from dlperf_sdk.results.redact import redact_result
+from dlperf_sdk.results.stand_ins import StandIns
 from dlperf_sdk.spec.run_spec import RunSpec
 
 LOCK = """\
@@ -31,6 +32,14 @@ Traceback (most recent call last):
   File "/Users/bob/x.py", line 1
 ConnectionError: gpu17 (10.1.2.3:29500) refused gpu17.corp.example, not gpu171; malice; alice.
 """
+
+
+@pytest.mark.timeout(30)
+def test_many_hosts_take_no_time():
+    names = StandIns()
+    for number in range(100_000):
+        names.add(f"n{number}", f"host-{names.count() + 1}")
+    assert names.get("n99999") == "host-100000"
 
 
 def test_a_host_that_is_almost_an_address_takes_no_time():

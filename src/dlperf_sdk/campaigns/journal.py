@@ -25,6 +25,8 @@ from dlperf_sdk.results.files import explain_os_errors
 
 MOST_DAMAGES = 20
 """Maximum number of damaged lines of a journal that are described one by one."""
+MOST_LINES = 1_000_000
+"""Maximum number of lines of a journal."""
 MOMENT = 1.0
 """Seconds during which a lock is tried before it is regarded as held. `is_locked` takes it for a moment, too."""
 
@@ -45,7 +47,7 @@ class Journal:
         """Return the valid entries of all complete lines, in order; empty without a file.
 
         Raises:
-            StoreError: The file cannot be read, or would need too much memory.
+            StoreError: The file cannot be read, has more than `MOST_LINES` lines, or would need too much memory.
         """
         return self.read_checked()[0]
 
@@ -56,7 +58,7 @@ class Journal:
         such lines.
 
         Raises:
-            StoreError: The file cannot be read, or would need too much memory.
+            StoreError: The file cannot be read, has more than `MOST_LINES` lines, or would need too much memory.
         """
         if not self.path.exists():
             return [], []
@@ -65,6 +67,11 @@ class Journal:
             check_memory(data, str(self.path))
         except DocumentError as error:
             raise StoreError(str(error)) from error
+        if data.count(b"\n") > MOST_LINES:
+            raise StoreError(
+                f"{self.path} has more than {MOST_LINES:,} lines; no journal has. Remove it: `dlperf campaign resume` "
+                "takes what it said from the attempts."
+            )
         entries: list[dict[str, Any]] = []
         damages: list[str] = []
         skipped = 0

@@ -13,9 +13,12 @@ from dlperf_sdk.errors import DocumentError
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.table import COLUMNS, METRIC_PARTS, Row, Value, columns, rows
 
-_UNMARKED = re.compile(r"""(?:^|(?<=[;\t\n]))(?=[\s"]*[=+@＝＋－＠'-]|[\t\n])""")
+_UNMARKED = re.compile(
+    r"""^(?=[\s"]*[=+@＝＋－＠'-]|[\t\n])|(?<=[;\t\n])(?=(?:[^\S\t\n]|")*[=+@＝＋－＠'-]|[\t\n])"""
+)
 """Places in a cell before text that a spreadsheet would execute, or before an apostrophe. Some spreadsheets also split
-at semicolons, tabs and line feeds, and ignore a quotation mark inside of a line."""
+at semicolons, tabs and line feeds, and ignore a quotation mark inside of a line. Only the first place looks beyond a
+tab or line feed: if each did, a cell of many blank lines would take quadratic time."""
 _MARKED = re.compile(r"(^|[;\t\n])'")
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._:+/-]{,200}")
 """Texts that are written unchanged, as most are."""

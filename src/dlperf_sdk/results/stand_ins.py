@@ -13,6 +13,7 @@ class StandIns:
         self._stand_ins: dict[str, str] = {}
         """Each name in lower case → its stand-in."""
         self._spellings: set[str] = set()
+        self._distinct: set[str] = set()
 
     def add(self, name: str, stand_in: str) -> None:
         """Record the stand-in of a name; a name that already has one keeps it.
@@ -21,7 +22,7 @@ class StandIns:
         """
         if name:
             self._spellings.add(name)
-            self._stand_ins.setdefault(name.lower(), stand_in)
+            self._distinct.add(self._stand_ins.setdefault(name.lower(), stand_in))
 
     def get(self, name: str) -> str | None:
         """Return the stand-in of a name, in upper or lower case; None if it has none."""
@@ -29,7 +30,7 @@ class StandIns:
 
     def count(self) -> int:
         """Return the number of different stand-ins."""
-        return len(set(self._stand_ins.values()))
+        return len(self._distinct)
 
     def make_replacer(self, is_kept: Callable[[re.Match[str]], bool]) -> Callable[[str], str]:
         """Return a function that takes a text, and returns it with the stand-in in place of each recorded name.
