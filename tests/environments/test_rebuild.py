@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlperf_sdk import environments
-from dlperf_sdk.errors import PluginError
+from dlperf_sdk.errors import DocumentError, PluginError
 from dlperf_sdk.interfaces.framework import EnvironmentSpec
 
 LOCK = """\
@@ -51,3 +51,12 @@ def test_a_lock_that_cannot_be_read_is_the_plugins_fault(tmp_path: Path) -> None
         unlisted("toyframe==1.0", lock=tmp_path / "lock.txt")
     with pytest.raises(PluginError, match="which is not a requirement"):
         unlisted("toyframe==1.0", requirements=("not a requirement",))
+
+
+@pytest.mark.parametrize(
+    "line", ["a ==\t" * 10_000, "a==1," + "==1," * 10_000 + "==1"], ids=["invalid", "many"]
+)
+def test_a_long_line_of_a_lock_is_shortened_in_the_message(line: str) -> None:
+    with pytest.raises(DocumentError, match="Line 1 of the lock is 'a ?==") as raised:
+        unlisted(line)
+    assert len(str(raised.value)) < 200

@@ -7,6 +7,7 @@ import os
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.environments import interpreters, managed, plugin_lock, probe
 from dlperf_sdk.environments.installer import Progress
 from dlperf_sdk.environments.managed import Recipe
@@ -118,11 +119,13 @@ def _pins(lock_text: str) -> tuple[str, ...]:
             requirement = Requirement(pin)
         except InvalidRequirement as error:
             raise DocumentError(
-                f"Line {number} of the lock is {pin!r}, which is not a requirement."
+                f"Line {number} of the lock is {format_value(pin)}, which is not a requirement."
             ) from error
         operators = [specifier.operator for specifier in requirement.specifier]
         if operators not in (["=="], ["==="]) or requirement.url or requirement.marker or requirement.extras:
-            raise DocumentError(f"Line {number} of the lock is {pin!r}; it must be NAME==VERSION.")
+            raise DocumentError(
+                f"Line {number} of the lock is {format_value(pin)}; it must be NAME==VERSION."
+            )
         if requirement.name.startswith(_OWN_PREFIX):
             continue
         (non_index_pins if comment else pins).append(pin)
