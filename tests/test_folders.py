@@ -70,7 +70,7 @@ def test_user_without_a_home_has_no_cache(nobody, tmp_path):
     with pytest.raises(EnvironmentFailed, match="Set DLPERF_CACHE_DIR"):
         environments.list_environments()
     assert evidence.directory() is None
-    evidence.keep("key", [], now())
+    evidence.store("key", [], now())
     assert evidence.fetch("key") is None
     sizes.write({"case": 1}, 64, 3)
     assert sizes.read({"case": 1}) is None

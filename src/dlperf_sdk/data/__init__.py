@@ -35,9 +35,11 @@ def check_exists(data: DataSpec) -> None:
         data: The data source, and its folder if it has one.
 
     Raises:
-        SpecError: The folder does not exist, or is not a folder.
+        SpecError: The folder does not exist, or is not a folder; or the source takes none.
+        UnknownName: There is no such source.
     """
     if data.path is not None:
+        DATA_SOURCES[data.source].check_folder(data.path)
         try:
             folder.resolve_folder(data.path, data.source)
         except Unavailable as error:
