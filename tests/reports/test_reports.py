@@ -179,6 +179,12 @@ def test_details_of_the_data_source_are_words_and_no_deviation():
     assert "requested images" not in text
 
 
+def test_the_name_of_a_machine_is_one_line_however_long_it_is():
+    ((_, line),) = run_context.hardware([{"host": "h\n" * 200_000, "cpu": {"model": "Xeon\n" * 300_000}}])
+    assert line.startswith("h h h") and line.endswith("…") and "\n" not in line
+    assert len(line) == 500
+
+
 def test_nodes_that_are_alike_share_a_line():
     node = {"cpu": {"model": "EPYC"}, "gpus": [{"name": "H200", "memory": 139 * 2**30}] * 8}
     lines = run_context.hardware([node, node, {"cpu": {"model": "Xeon"}}, node])

@@ -16,6 +16,8 @@ _ENVIRONMENTS = {
     "given": "the interpreter given",
     "running": "the running interpreter",
 }
+_LONGEST_LINE = 500
+"""Maximum length of the description of a machine, in characters."""
 
 
 def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str, Cell | str], ...]:
@@ -134,11 +136,13 @@ def hardware(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _machine(facts: Mapping[str, Any]) -> str:
     """Describe a node as `describe_machine` does, after the name of its host."""
     text = describe_machine(facts)
-    return f"{facts['host']}: {text}" if "host" in facts else text
+    return _fit_line(f"{facts['host']}: {text}") if "host" in facts else text
 
 
 def describe_machine(facts: Mapping[str, Any]) -> str:
     """Describe a machine as `AMD EPYC 7B13, 2 of 4 processors, 15.6 GiB, Linux 6.1.0 x86_64`, with its GPUs.
+
+    The description is one line. One of more than `_LONGEST_LINE` (500) characters is cut, and ends with an ellipsis.
 
     Args:
         facts: The facts that an agent found: `cpu`, `gpus`, …. What is unknown is left out.
@@ -157,7 +161,13 @@ def describe_machine(facts: Mapping[str, Any]) -> str:
         parts.append(f"Linux {facts['kernel']} {facts.get('architecture', '')}".rstrip())
     text = ", ".join(parts)
     gpus = _gpus(facts.get("gpus"))
-    return f"{text}; {gpus}" if gpus else text
+    return _fit_line(f"{text}; {gpus}" if gpus else text)
+
+
+def _fit_line(text: str) -> str:
+    """Return a text as one line: a result from somebody else may have thousands of lines as the name of a machine."""
+    line = " ".join(text[: 2 * _LONGEST_LINE].split())
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"
 
 
 def _gpus(gpus: Any) -> str:
