@@ -59,7 +59,14 @@ class SpecError(UsageError, ValueError):
     """An impossible value of a field of a run spec, or of an option."""
 
 
-ALSO_CALLED = {"gpu": "cuda", "nvidia": "cuda", "amd": "rocm", "output": "store", "replicated": "all_reduce"}
+ALSO_CALLED = {
+    "gpu": "cuda",
+    "nvidia": "cuda",
+    "amd": "rocm",
+    "bf16": "amp-bf16",
+    "output": "store",
+    "replicated": "all_reduce",
+}
 """Other names of something → its name, where the two do not look alike."""
 
 

@@ -112,6 +112,13 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
         (["env", "crete"], 2, "Did you mean 'create'?"),
         (["env", "create", "numpi"], 2, "Did you mean 'numpy'?"),
         (["env", "create", "numpy", "--device", "cuda"], 2, "cuda"),
+        (["env", "create", "numpy", "--strategy", "horovod"], 2, "no strategy of numpy named 'horovod'"),
+        (
+            ["env", "create", "tensorflow", "--data", "images-dali"],
+            2,
+            "no data source of tensorflow named 'images-dali'. Did you mean 'images'?",
+        ),
+        (["env", "create", "numpy", "--model", "resnet50"], 2, "Known: linear, softmax."),
         (["env", "remove", "nothing"], 2, "no managed environment named 'nothing'"),
         (["validate"], 2, "PATH"),
         (["validate", "nothing.json"], 2, "nothing.json cannot be read"),
@@ -640,6 +647,13 @@ def test_env_list_and_remove_one_that_is_half_made(dlperf, tmp_path):
     assert "3.000 MiB" in out
     assert dlperf("env", "remove", folder.name)[0] == 0
     assert not folder.exists()
+
+
+def test_env_list_breaks_no_name(dlperf, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "70")
+    name = "tensorflow1-cpu-0123456789abcdef0123"
+    (tmp_path / "cache" / "environments" / name).mkdir(parents=True)
+    assert name in dlperf("env", "list")[1]
 
 
 def test_env_create_reports_its_outcome(dlperf):

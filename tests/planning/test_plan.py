@@ -248,6 +248,37 @@ def test_a_model_may_bring_the_trainer():
 
     registry = Registry({"models": {"mine": Mine}})
     assert plan(model="mine", registry=registry).trainer == "dlperf_faulty.worker:Linear"
+    with pytest.raises(Unsupported, match="numpy implements linear, mine, softmax; choose one"):
+        plan(model="resnet50", registry=registry)
+
+
+def test_a_broken_model_does_not_hide_the_others_in_a_refusal():
+    registry = Registry({"models": {"mine": type("Mine", (Linear,), {"name": "mine", "trainers": None})}})
+    with pytest.raises(Unsupported, match="numpy implements linear, softmax; choose one"):
+        plan(model="resnet50", registry=registry)
+
+
+# -- data sources
+
+
+def test_only_data_sources_that_framework_and_model_have_are_advised(tmp_path):
+    sources = {"synthetic", "synthetic-host", "images"}
+    registry = with_framework(capabilities=Capabilities(data=sources))
+    with pytest.raises(Unsupported, match="nothing to measure; choose one of synthetic-host\\."):
+        plan("mine", registry=registry, part="input")
+    with pytest.raises(
+        Unsupported, match="cannot be fed from 'images'; choose one of synthetic, synthetic-host\\."
+    ):
+        plan("mine", registry=registry, data=f"images:{tmp_path}")
+    registry = with_framework(capabilities=Capabilities())
+    with pytest.raises(Unsupported, match="nothing to measure; choose another part\\."):
+        plan("mine", registry=registry, part="input")
+
+
+@pytest.mark.parametrize(("word", "near"), [("bf16", "amp-bf16"), ("amp", "amp-fp16")])
+def test_short_names_of_precisions_are_understood(word, near):
+    with pytest.raises(UnknownName, match=f"Did you mean '{near}'"):
+        plan(precision=word)
 
 
 # -- options

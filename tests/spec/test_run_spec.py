@@ -155,6 +155,12 @@ def test_impossible_names(name, value):
         spec(**{name: value})
 
 
+@pytest.mark.parametrize(("value", "meant"), [("NHWC", "nhwc"), ("FP32", "fp32")])
+def test_a_name_in_capitals_gets_a_suggestion(value, meant):
+    with pytest.raises(SpecError, match=f"Did you mean '{meant}'"):
+        spec(layout=value)
+
+
 def test_misspelt_name_gets_a_suggestion():
     with pytest.raises(UnknownName, match="Did you mean 'quick'"):
         spec(protocol="quik")

@@ -49,12 +49,21 @@ def create(
     from dlperf_sdk import environments
     from dlperf_sdk.registry.capabilities import device_of
     from dlperf_sdk.registry.plugins import Registry
+    from dlperf_sdk.registry.selection import list_implemented_models
 
     registry = Registry()
     plugin = registry.framework(framework)
     chosen = device_of(device, plugin)
-    if chosen not in plugin.capabilities.devices:
-        raise UnknownName(f"device of {framework}", chosen, plugin.capabilities.devices)
+    # As in a case, any framework runs on one device, where the default strategy has no effect.
+    for kind, value, supported in (
+        ("device", chosen, plugin.capabilities.devices),
+        ("strategy", strategy, plugin.capabilities.strategies | {STRATEGIES.default}),
+        ("data source", data, plugin.capabilities.data),
+    ):
+        if value not in supported:
+            raise UnknownName(f"{kind} of {framework}", value, supported)
+    if model is not None and registry.trainer(plugin, registry.model(model)) is None:
+        raise UnknownName(f"model of {framework}", model, list_implemented_models(plugin, registry))
     with registry.wrap_plugin_errors("frameworks", framework, f"say what its environment for {chosen} is"):
         spec = plugin.environment(
             chosen, STRATEGIES[strategy].name, model or min(plugin.trainers, default="")
@@ -98,7 +107,7 @@ def list_environments(*, common: Common = AS_USUAL) -> int:
         )
         return 0
     columns = (
-        Column("environment"),
+        Column("environment", whole=True),
         Column("python"),
         Column("size", right=True),
         Column("made"),

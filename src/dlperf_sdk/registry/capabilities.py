@@ -117,18 +117,6 @@ def _advice(kind: str, value: str, supported: Iterable[str]) -> str:
     return f"Choose {' or '.join(sorted(names))}." if names else ""
 
 
-def check_data_source(source: str, model: Model, sources: Iterable[str]) -> None:
-    """Check that a data source is among the `sources` that can feed the model.
-
-    Raises:
-        Unsupported: `source` is not among `sources`; the message lists them.
-    """
-    if source not in sources:
-        raise Unsupported(
-            f"{model.name} cannot be fed from {source!r}; choose one of {format_names(sources)}."
-        )
-
-
 def check_combination(spec: RunSpec, device: str, framework: Framework, options: Any) -> None:
     """Check that a framework's plugin can run a combination of capabilities that it offers one by one.
 
@@ -154,12 +142,13 @@ def explain_missing_trace(framework: Framework) -> str | None:
     return f"{framework.name} offers no trace. {reason}"
 
 
-def check_part(spec: RunSpec, framework: Framework) -> None:
+def check_part(spec: RunSpec, framework: Framework, sources: Iterable[str]) -> None:
     """Check that a case has the part of a step that its spec names, and that the framework can run it.
 
     Args:
         spec: The case.
         framework: The framework's plugin.
+        sources: Data sources that the framework's plugin offers and that can feed the model.
 
     Raises:
         Unsupported: The plugin does not declare the part. Or the part is `input`, and the data source has no input. Or
@@ -186,10 +175,11 @@ def check_part(spec: RunSpec, framework: Framework) -> None:
                 )
         return
     if part.reads_input and not DATA_SOURCES[spec.data.source].has_input:
-        sources = format_names(source.name for source in DATA_SOURCES if source.has_input)
+        names = [name for name in sources if DATA_SOURCES[name].has_input]
+        advice = f"one of {format_names(names)}" if names else "another part"
         raise Unsupported(
             f"With the data source {spec.data.source}, a step takes no input, so the part {part.name} has nothing to "
-            f"measure; choose one of {sources}."
+            f"measure; choose {advice}."
         )
     if part.exchanges_gradients and not (spec.syncs_gradients and STRATEGIES[spec.strategy].is_collective):
         raise Unsupported(

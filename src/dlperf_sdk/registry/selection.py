@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import attrs
 from attrs import frozen
 
-from dlperf_sdk.errors import Unavailable, Unsupported
+from dlperf_sdk.errors import PluginError, Unavailable, Unsupported
 from dlperf_sdk.interfaces.framework import EnvironmentSpec, Framework
 from dlperf_sdk.interfaces.model import Model
 from dlperf_sdk.registry.capabilities import (
     check_capabilities,
     check_combination,
-    check_data_source,
     check_part,
     device_of,
     format_names,
@@ -79,13 +79,17 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         if trainer is None:
             raise Unsupported(
                 f"{framework.name} has no implementation of {model.name}: neither the framework's plugin nor the "
-                f"model's brings a trainer. {framework.name} implements {format_names(framework.trainers)}; choose one "
-                "of these."
+                f"model's brings a trainer. {framework.name} implements "
+                f"{format_names(list_implemented_models(framework, registry))}; choose one of these."
             )
         device = device_of(spec.device, framework)
         check_capabilities(spec, device, framework, model)
-        check_part(spec, framework)
-        check_data_source(spec.data.source, model, description.data_sources)
+        sources = framework.capabilities.data & set(description.data_sources)
+        check_part(spec, framework, sources)
+        if spec.data.source not in sources:
+            raise Unsupported(
+                f"{model.name} cannot be fed from {spec.data.source!r}; choose one of {format_names(sources)}."
+            )
         check_combination(spec, device, framework, framework_options)
         # Where nothing is synchronized, the strategy has no effect, so its packages are not needed.
         strategy = spec.strategy if spec.syncs_gradients else STRATEGIES.default
@@ -112,6 +116,19 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         samplers=tuple(sorted({name for measurer in registry.measurers() for name in measurer.samplers})),
         distribution=registry.distribution("frameworks", framework.name),
     )
+
+
+def list_implemented_models(framework: Framework, registry: Registry) -> set[str]:
+    """Return the names of the models for which the framework's plugin or the model's own brings a trainer.
+
+    A model whose plugin cannot be loaded counts only if the framework's plugin brings its trainer.
+    """
+    implemented = set(framework.trainers)
+    for name in registry.names("models"):
+        with suppress(PluginError), registry.wrap_plugin_errors("models", name, "name its trainers"):
+            if registry.trainer(framework, registry.model(name)):
+                implemented.add(name)
+    return implemented
 
 
 def _check_python(python: str, framework: str, environment: EnvironmentSpec) -> None:

@@ -126,9 +126,11 @@ def check_name(_: Any, attribute: Any, value: Any) -> None:
         SpecError: The value is not text, or is not such a name.
     """
     if not isinstance(value, str) or not NAME.fullmatch(value):
+        lower = value.lower() if isinstance(value, str) else ""
+        hint = f" Did you mean {lower!r}?" if NAME.fullmatch(lower) else ""
         raise SpecError(
             f"{attribute.name} is {format_value(value)}; it must be a name of at most 128 lower-case letters, digits, "
-            "'.', '-' and '_'."
+            f"'.', '-' and '_'.{hint}"
         )
 
 
