@@ -176,8 +176,11 @@ def test_an_allocation_that_fails_later_is_out_of_memory(make_trainer):
 def test_refusal_of_16_bit_types_matches_the_behavior():
     """Were MegEngine to mend this, mixed precision could be offered on a CPU."""
     images = mge.Tensor(np.random.RandomState(0).standard_normal((2, 3, 8, 8)).astype(np.float32))
-    pooled = F.max_pool2d(images.astype("float16"), 3, 2, 1).numpy()
-    assert not np.isfinite(pooled).all()
+    due = F.max_pool2d(images, 3, 2, 1).numpy()
+    # The output is memory as it was: zeros in a new process, later also NaN.
+    actual = F.max_pool2d(images.astype("float16"), 3, 2, 1).numpy()
+    assert not np.allclose(actual, due, rtol=0.01)
+    assert "max-pooling in float16" in MegEngine.unsupported["fp16"]
 
 
 def test_the_trace_shows_operators(make_trainer, tmp_path):

@@ -27,8 +27,8 @@ _REQUIREMENTS = (
     "setuptools<81",
 )
 _MIXED = (
-    "On a CPU MegEngine's convolutions in a 16-bit type give NaN; on a GPU mixed precision is not tested yet. "
-    "Choose fp32."
+    "On a CPU MegEngine's max-pooling in float16 does not write its output; on a GPU mixed precision is not tested "
+    "yet. Choose fp32."
 )
 _NO_SERVERS = (
     "MegEngine has no parameter servers: its replicas synchronize through collectives; choose all_reduce."
