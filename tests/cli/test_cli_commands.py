@@ -71,6 +71,8 @@ def test_run_help_gives_each_flag_its_default_and_its_role(dlperf):
         (["rnu"], 2, "Did you mean 'run'?"),
         (["run"], 2, "FRAMEWORK"),
         (["run", "numpy"], 2, "The model is missing. Write `numpy MODEL`"),
+        (["run", "preset:smoke"], 2, "smoke is a preset: `dlperf plan preset:smoke` lists"),
+        (["plan", "tf-cnn-2017"], 2, "tf-cnn-2017 is a preset: `dlperf plan preset:tf-cnn-2017` lists"),
         (
             ["run", "numpy", "linear", "more", "words"],
             2,

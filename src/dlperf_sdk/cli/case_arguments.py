@@ -35,6 +35,14 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
                 f"{name} has {len(value)} values; only `dlperf run` and `dlperf plan` take several. Give one."
             )
     if model is None and not Path(case).suffix and not Path(case).exists():
+        from dlperf_sdk.campaigns.file import PRESET, PRESETS
+
+        preset = case.removeprefix(PRESET)
+        if registry.has_plugin(PRESETS, preset) and not registry.has_plugin("frameworks", case):
+            raise UsageError(
+                f"{preset} is a preset: `dlperf plan preset:{preset}` lists its cases, and `dlperf campaign run "
+                f"preset:{preset}` measures them."
+            )
         known = ", ".join(registry.names("models")) or "none"
         raise UsageError(
             f"The model is missing. Write `{case} MODEL` (models: {known}), or name a spec file: case.toml."
