@@ -233,7 +233,7 @@ def test_it_passes_the_conformance_suite_of_launchers(job, tmp_path):
     job.start(program=("-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-x", str(suite)))
     codes, (output, _), _ = job.end()
     assert codes[0] == 0, output
-    assert "8 passed, 1 skipped" in output, output
+    assert "9 passed, 1 skipped" in output, output
 
 
 @pytest.mark.parametrize("block", [block for block in blocks_of(PAGE) if block.language == "sh"], ids=str)
