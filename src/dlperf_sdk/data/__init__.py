@@ -27,7 +27,7 @@ from dlperf_sdk.worker.request import resolve
 
 
 def check_exists(data: DataSpec) -> None:
-    """Check that the data's folder exists; data without a folder passes.
+    """Check that the data's folder exists. Data without a folder passes, and so does a source that takes none.
 
     Callers do this before they store anything. If the folder is removed later, the case fails.
 
@@ -35,11 +35,10 @@ def check_exists(data: DataSpec) -> None:
         data: The data source, and its folder if it has one.
 
     Raises:
-        SpecError: The folder does not exist, or is not a folder; or the source takes none.
-        UnknownName: There is no such source.
+        SpecError: The folder does not exist, or is not a folder.
     """
-    if data.path is not None:
-        DATA_SOURCES[data.source].check_folder(data.path)
+    # Planning refuses any other source with a folder: it is a mistake, also where missing folders are skipped.
+    if data.path is not None and data.source in DATA_SOURCES and DATA_SOURCES[data.source].takes_folder:
         try:
             folder.resolve_folder(data.path, data.source)
         except Unavailable as error:
