@@ -1,5 +1,7 @@
 """The plan of a case on the terminal."""
 
+import json
+
 from dlperf_sdk.cli import main
 
 
@@ -20,3 +22,15 @@ def test_commands_have_the_deadline_of_the_start(capsys):
 def test_an_interpreter_that_does_not_exist_is_refused(capsys):
     assert main(["plan", "numpy", "linear", "--python", "/no/such/python"]) == 3
     assert "there is no such file" in capsys.readouterr().err
+
+
+def test_many_nodes_fit_a_screen_and_json_has_them_all(capsys):
+    options = ("--topology", "2000n1d@ssh", "--set", "hosts=n[0000-1999]")
+    assert main(["plan", "numpy", "linear", *options]) == 0
+    out = capsys.readouterr().out
+    assert "Processes: 16 of 2,000, all of them with --json" in out
+    assert "Commands, one per node: 16 of 2,000, all of them with --json" in out
+    assert "n1999" in out
+    assert "n1998" not in out
+    assert main(["plan", "numpy", "linear", *options, "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["commands"]) == 2000

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from attrs import frozen
 
@@ -23,6 +24,9 @@ from dlperf_sdk.spec.secret_values import is_hash
 _PYTHON = "<python of the environment>"
 _BUNDLE = Path("<bundle>")
 _RUN = "<run>"
+_SHOWN = 16
+"""Rows of a table of processes or commands."""
+_T = TypeVar("_T")
 
 
 @frozen
@@ -146,7 +150,7 @@ class Outline:
     def _processes(self) -> list[Block]:
         processes = self.plan.placeholder_processes()
         rows = []
-        for process in processes:
+        for process in _ends(processes):
             variables = "\n".join(
                 f"{name}={_on_one_line(value)}" for name, value in process.variables.items()
             )
@@ -169,14 +173,15 @@ class Outline:
             Column("variables"),
         )
         note = "Each repeat starts them anew, beside what the environment and --env give them."
-        return [Table(columns, tuple(rows), "Processes"), Paragraph(note, "quiet")]
+        title = f"Processes{_of_how_many(processes)}"
+        return [Table(columns, tuple(rows), title), Paragraph(note, "quiet")]
 
     def _launch(self) -> list[Block]:
         lines = [_on_one_line(" ".join(command)) for command in self.commands]
         if self.script is None and len(lines) == self.plan.spec.topology.nodes:
             columns = (Column("node", right=True), Column("command"))
-            rows = tuple((str(node), command) for node, command in enumerate(lines))
-            blocks: list[Block] = [Table(columns, rows, "Commands, one per node")]
+            rows = tuple((str(node), command) for node, command in _ends(tuple(enumerate(lines))))
+            blocks: list[Block] = [Table(columns, rows, f"Commands, one per node{_of_how_many(lines)}")]
         else:
             blocks = [Table((Column("command"),), tuple((command,) for command in lines), "Commands")]
         if self.script is not None:
@@ -222,6 +227,15 @@ def outline(plan: Plan) -> Outline:
         parity=describe_parity_run(plan, registry),
         folder=data.describe(source, plan.model_options),
     )
+
+
+def _ends(items: Sequence[_T]) -> Sequence[_T]:
+    """Return the items that a screen has room for: all of a few, otherwise the first ones and the last one."""
+    return items if len(items) <= _SHOWN else (*items[: _SHOWN - 1], items[-1])
+
+
+def _of_how_many(items: Sequence[object]) -> str:
+    return "" if len(items) <= _SHOWN else f": {_SHOWN} of {len(items):,}, all of them with --json"
 
 
 def _format_assignments(values: Any) -> str:

@@ -145,10 +145,10 @@ def _make_replacer(
         counts[kind] += 1
         names.add(identifier, f"{kind}-{counts[kind]}")
 
-    def is_kept(match: re.Match[str]) -> bool:
+    def is_kept(text: str, start: int, end: int) -> bool:
         """Return True if a name is part of one of the project's words; it may be joined to others by `_` or `-`."""
-        excerpt = match.string[max(0, match.start() - _LONGEST_WORD) : match.end() + _LONGEST_WORD]
-        position = min(match.start(), _LONGEST_WORD)
+        excerpt = text[max(0, start - _LONGEST_WORD) : end + _LONGEST_WORD]
+        position = min(start, _LONGEST_WORD)
         joined = next(word[0] for word in _JOINED.finditer(excerpt) if word.end() > position)
         return joined in words
 
