@@ -20,7 +20,7 @@ const tokensOf = (said) => said.toLowerCase().replace(/\bwithout\s/g, "without-"
   .map((token) => token.replace(/^[([]+|[)\],;:]+$/g, "").replace(/(\d),(?=\d{3})/g, "$1"));
 
 // Words of a question that no table is searched for.
-const stopWords = new Set("a against an and are at by did do does for from how in is of on than that the to versus vs was what which with".split(" "));
+const stopWords = new Set("a against an and are at by did do does for from how in is much of on than that the to versus vs was what which with".split(" "));
 
 // The search over a table: `cells` has the different texts of each column, `rows` the number of each cell in these.
 const searcher = (cells, rows, labels, place, title) => {
@@ -54,24 +54,24 @@ const searcher = (cells, rows, labels, place, title) => {
     return rows.filter((row) => holding.every((column) => row.some((cell, at) => column[at][cell])));
   };
   const unknown = (searched) => wordsOf(searched).filter((word) => !isHeld(holdersOf(word)) && !isContext(word));
-  // A row in one line: what names it, then the columns that the search names, else those that have room.
+  // A row in one line: what names it, then the columns that the search names, then the others as far as there is room.
   const preview = (found, searched, isKey) => {
     const wanted = bare(searched);
-    const asked = labels.map((_, at) => !isKey[at] && named[at].some((token) => wanted.includes(token)));
+    // `batch 64` names the column `batch 64` twice, and `batch 32` once.
+    const namings = labels.map((_, at) => (isKey[at] ? 0 : named[at].filter((token) => wanted.includes(token)).length));
+    const most = Math.max(1, ...namings);
     const said = (row, at) => cells[at][row[at]].replaceAll("\n", " ");
     const has = (row, at) => !["", "–"].includes(said(row, at));
-    const row = found.find((each) => asked.some((is, at) => is && has(each, at))) ?? found[0];
+    const row = found.find((each) => namings.some((count, at) => count === most && has(each, at))) ?? found[0];
     const parts = labels.map((label, at) => [at, isKey[at] || !label ? said(row, at) : `${label}: ${said(row, at)}`]).filter(([at]) => has(row, at));
-    const keys = parts.filter(([at]) => isKey[at]);
-    const answers = parts.filter(([at]) => asked[at]);
-    // A cell with a searched word comes before the others.
     const isMeant = ([, text]) => tokensOf(text).some((token) => wanted.some((word) => token.startsWith(word)));
-    const others = parts.filter(([at]) => !isKey[at]);
-    const rest = answers.length ? answers : [...others.filter(isMeant), ...others.filter((part) => !isMeant(part))];
-    const [heading, details] = [keys, rest].map((some) => some.map(([, part]) => part).join(" · "));
+    const answers = parts.filter(([at]) => namings[at]).sort(([a], [b]) => namings[b] - namings[a]);
+    // Of the others, a cell with a searched word comes first.
+    const others = parts.filter(([at]) => !isKey[at] && !namings[at]).sort((a, b) => isMeant(b) - isMeant(a));
+    const [heading, answer, rest] = [parts.filter(([at]) => isKey[at]), answers, others].map((some) => some.map(([, part]) => part).join(" · "));
     // Rather than an answer, long keys are cut off.
-    const room = answers.length ? Math.max(lineLength / 2, lineLength - details.length) : lineLength;
-    return cut([cut(heading, room), details].filter(Boolean).join(" · "), lineLength + 4);
+    const room = answer ? Math.max(lineLength / 2, lineLength - answer.length) : lineLength;
+    return cut([cut(heading, room), answer, rest].filter(Boolean).join(" · "), lineLength + 4);
   };
   // How often a search names the section, which counts twice, or a column.
   const namings = (searched) => bare(searched).reduce((count, word) =>
