@@ -227,6 +227,26 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
     return [" ".join(filter(None, (parts[name][index] for name in order))) for index in range(len(cases))]
 
 
+def describe_lacked_compilers(case: Case, others: Iterable[Case]) -> str:
+    """Return `without xla` for a case without a compiler, if its framework was measured with xla for the same model.
+
+    Several compilers are separated by commas. The text is empty without one, or if the case has a compiler.
+
+    Args:
+        case: The case.
+        others: The cases that it is listed with.
+    """
+    if case.facts.get("compiler") not in (None, NONE):
+        return ""
+    compilers = {
+        str(other.facts["compiler"])
+        for other in others
+        if other.facts.get("compiler") not in (None, NONE)
+        and all(other.facts.get(name) == case.facts.get(name) for name in ("framework", "model"))
+    }
+    return ", ".join(f"without {name}" for name in sorted(compilers))
+
+
 def _format_facts(name: str, values: Sequence[Any]) -> list[str]:
     """Return the part of a label for each value of a fact; of a data source, only its name if that suffices."""
     sources = [value.get("source", value) if isinstance(value, Mapping) else value for value in values]

@@ -235,7 +235,7 @@ def test_only_a_case_that_is_equal_in_all_but_its_loader_shows_that_the_loader_i
     assert isinstance(rule, Paragraph) and rule.text.startswith("Not ranked: the data loader is the limit.")
     faster = "89.4% with dali, loader workers 48"
     limited = {
-        f"torch 1.6.0 (PyTorch-examples) loader workers 8, batch 128 ({faster})": "42.0%",
+        f"torch 1.6.0 (PyTorch-examples) DataLoader loader workers 8, batch 128 ({faster})": "42.0%",
         f"torch 1.6.0 (PyTorch-examples) dali loader workers 8, batch 128 ({faster})": "77.7%",
     }
     assert {
@@ -299,6 +299,37 @@ def test_an_effect_says_which_frameworks_it_rests_on_and_which_have_no_pair():
     )
 
 
+def test_the_effect_of_dali_is_a_row_and_has_the_workers_of_its_pairs():
+    """The source's heading of the other figures is "Use `torch.utils.data.DataLoader`"."""
+    table, _, _, by_topology, *_ = section("Effects").items
+    (row,) = (row for row in rows_of(table) if "dali" in row["effect"])
+    assert row["effect"] == "dali ÷ DataLoader, resnet50, torch only"
+    assert row["ratio"] == "1.11×; pairs 1.00× to 2.14×"
+    assert row["rests on"] == "torch 1.6.0: 10 pairs (2 cases on 5 topologies), all faster"
+    ratios = {
+        row["settings"]: row["4n8d"]
+        for row in rows_of(by_topology)
+        if row["effect"] == "dali ÷ DataLoader, resnet50"
+    }
+    assert ratios == {
+        "no compiler, (PyTorch-examples), loader workers 8, fp32": "2.14×",
+        "no compiler, (PyTorch-examples), loader workers 48, fp32": "1.00×",
+    }
+
+
+def test_the_ratios_by_topology_state_the_settings_of_both_sides():
+    *_, by_topology = section("Effects").items[:4]
+    settings = {
+        row["framework"]: row["settings"]
+        for row in rows_of(by_topology)
+        if row["effect"] == "amp-fp16 ÷ fp32, bert-base" and row["framework"] != "paddle"
+    }
+    assert settings == {
+        "oneflow": "clip norm 1.0, no compiler, (OneFlow-Benchmark)",
+        "mxnet": "no clipping, no compiler, (gluon-nlp)",
+    }
+
+
 def test_a_precision_at_its_own_batch_size_names_the_compiler_of_both_sides():
     (table,) = own_batch_sizes.precisions_at_own_batch_sizes(
         [Case.from_source(figure) for figure in figures()]
@@ -336,10 +367,10 @@ def test_a_strategy_has_the_name_of_its_source_and_its_effect():
         if row["effect"] == "strategy parameter_server ÷ replicated (all_reduce)"
     }
     assert loaders == {
-        ("tensorpack", "synthetic, constant"): "1.02×",
-        ("tensorpack", "synthetic-host, in-graph"): "0.99×",
-        ("tensorpack", "synthetic-host, python-queue"): "1.01×",
-        ("tensorflow1", "–"): "1.02×",
+        ("tensorpack", "synthetic, (tensorpack), constant"): "1.02×",
+        ("tensorpack", "synthetic-host, (tensorpack), in-graph"): "0.99×",
+        ("tensorpack", "synthetic-host, (tensorpack), python-queue"): "1.01×",
+        ("tensorflow1", "(tf_cnn_benchmarks), constant"): "1.02×",
     }
 
 
@@ -502,12 +533,26 @@ def test_what_ran_out_of_memory_stands_among_the_batch_sizes():
     exhausted = "out of memory\n(OOM)"
     assert [dali[f"batch {size}"] for size in (196, 224, 256)] == ["11,618", exhausted, exhausted]
     cells = {row["case"]: row["batch 96"] for row in rows_of(bert.items[0]) if row["topology"] == "1n8d"}
-    assert cells["tensorflow 1.15.2 amp-fp16"] == cells["mxnet 1.6.0 fp32 no clipping"] == exhausted
+    assert (
+        cells["tensorflow 1.15.2 amp-fp16, without xla"] == cells["mxnet 1.6.0 fp32 no clipping"] == exhausted
+    )
     # With XLA the same batch was measured.
     assert cells["tensorflow 1.15.2 amp-fp16 xla"] == "3,560"
     # These are the 7 cases of the section "Not measured".
     assert resnet.answer == "5 cases ran out of memory (OOM) at batch 224 and 256."
     assert bert.answer == "2 cases ran out of memory (OOM) at batch 96."
+
+
+def test_a_case_that_ran_out_of_memory_says_that_it_was_not_compiled():
+    rows = rows_of(section("Not measured").items[0])
+    exhausted = [row["case"] for row in rows if "memory" in row["why"] and "tensorflow" in row["case"]]
+    assert exhausted == [
+        "tensorflow 1.15.2 (NVIDIADeepLearningExamples) dali static-128 loss scale, without xla",
+        "tensorflow 1.15.2 (NVIDIADeepLearningExamples) xla dali static-128 loss scale",
+        "tensorflow 1.15.2, without xla",
+    ]
+    # Frameworks that were never compiled have no such ending.
+    assert not any("xla" in row["case"] for row in rows if "tensorflow" not in row["case"])
 
 
 def test_a_table_that_is_hardly_longer_than_a_page_has_no_pages():

@@ -27,7 +27,7 @@ _RESNET: dict[str, Mapping[str, Any]] = {
         "framework": "torch",
         "implementation": "PyTorch-examples",
         "loader_workers": 48,
-        "input_pipeline": None,
+        "input_pipeline": "DataLoader",
     },
     "PaddlePaddle": {"framework": "paddle"},
 }

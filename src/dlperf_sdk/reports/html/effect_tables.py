@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dlperf_sdk.analysis.case import key
@@ -94,18 +94,27 @@ def tabulate_by_topology(
     """Return a sortable table of the ratios of effects, with a column per topology.
 
     A row has the pairs of one effect that agree in the settings that both sides share, such as the batch size; of
-    several pairs on a topology, it has the median. Left out are pairs with two topologies, effects with a single
+    several pairs on a topology, it has the median. It states the settings in which any pairs of the table differ. Left
+    out are pairs with two topologies, effects with a single
     pair, and effects of the batch size. The tuple has that one table; it is empty if nothing is left.
 
     Args:
         named: The effects, each with its name in front.
         printed_names: Name of a strategy → the name that the published source has for it.
     """
-    parts = [
-        (name, group, places)
+    shown = [
+        (name, estimate)
         for name, estimate in named
         if estimate.factor != "batch_size" and len(estimate.pairs) > 1
-        for group, places in _ratios_by_topology(estimate, printed_names).items()
+    ]
+    pairs = [pair for _, estimate in shown for pair in estimate.pairs]
+    settings = {
+        fact for fact in ("precision", *_SETTINGS) if len({_values(pair, fact) for pair in pairs}) > 1
+    }
+    parts = [
+        (name, group, places)
+        for name, estimate in shown
+        for group, places in _ratios_by_topology(estimate, settings, printed_names).items()
     ]
     if not parts:
         return ()
@@ -140,11 +149,12 @@ def tabulate_by_topology(
 
 
 def _ratios_by_topology(
-    estimate: Effect, printed_names: Mapping[str, str]
+    estimate: Effect, settings: Collection[str], printed_names: Mapping[str, str]
 ) -> dict[tuple[str, ...], dict[TopologySpec, float]]:
     """Return the ratios by case and topology; the median of pairs that no stated fact tells apart.
 
-    A case is the values of `_OF_GROUPS`, and the settings that distinguish it from others with the same values.
+    A case is the values of `_OF_GROUPS`, and its settings: those of `settings`, and those that distinguish it from
+    others with the same values.
     """
     groups: dict[tuple[str, ...], list[Pair]] = {}
     for pair in estimate.pairs:
@@ -155,12 +165,14 @@ def _ratios_by_topology(
     for group, pairs in groups.items():
         names = {name for pair in pairs for case in (pair.a, pair.b) for name in case.identifying_facts()}
         names -= {"topology", estimate.factor, *_OF_GROUPS}
-        differing = [name for name in sorted(names) if len({_values(pair, name) for pair in pairs}) > 1]
+        stated = [
+            name
+            for name in sorted(names)
+            if name in settings or len({_values(pair, name) for pair in pairs}) > 1
+        ]
         for pair in pairs:
-            settings = ", ".join(
-                filter(None, (_describe_setting(pair, name, printed_names) for name in differing))
-            )
-            ratios.setdefault((*group, settings), {}).setdefault(pair.a.topology, []).append(pair.ratio)
+            text = ", ".join(filter(None, (_describe_setting(pair, name, printed_names) for name in stated)))
+            ratios.setdefault((*group, text), {}).setdefault(pair.a.topology, []).append(pair.ratio)
     return {
         group: {topology: median(values) for topology, values in places.items()}
         for group, places in ratios.items()

@@ -9,7 +9,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from dlperf_sdk.analysis.case import FRAMEWORK_FACTS, Case, key
+from dlperf_sdk.analysis.case import FRAMEWORK_FACTS, LOADER_FACTS, Case, key
 from dlperf_sdk.analysis.effects import Effect, adjust_effects, effect
 from dlperf_sdk.errors import AnalysisError
 from dlperf_sdk.reports.blocks import Paragraph
@@ -40,6 +40,7 @@ _USUAL = {
     "data": DATA_SOURCES.default,
     "compiler": COMPILERS.default,
     "strategy": STRATEGIES.default,
+    "input_pipeline": "DataLoader",
 }
 """Default level of each factor, with which its other levels are compared; without one, the most frequent level."""
 _NO_LEVEL = {"strategy": (None, NO_STRATEGY)}
@@ -190,10 +191,14 @@ def _size_key(level: tuple[str, Any]) -> tuple[float, str]:
 
 
 def _name(estimates: Sequence[Effect], printed_names: Mapping[str, str]) -> list[tuple[str, Effect]]:
-    """Return the effects with their names. Batch sizes, which have sweeps as well, come last."""
+    """Return the effects with their names. Data loaders come behind the settings of frameworks.
+
+    Batch sizes, which have sweeps as well, come last.
+    """
+    last = (*LOADER_FACTS, "batch_size")
     return sorted(
         zip(name_effects(estimates, printed_names), estimates, strict=True),
-        key=lambda entry: entry[1].factor == "batch_size",
+        key=lambda entry: last.index(entry[1].factor) if entry[1].factor in last else -1,
     )
 
 

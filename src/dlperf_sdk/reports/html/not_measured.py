@@ -10,7 +10,7 @@ from dlperf_sdk.reports.blocks import Cell, Column, Notes, Table
 from dlperf_sdk.reports.html.page import Folded, Item, Section, Sortable
 from dlperf_sdk.reports.measurement_summary import sort_topologies
 from dlperf_sdk.reports.numbers import format_count
-from dlperf_sdk.reports.series import labels
+from dlperf_sdk.reports.series import describe_lacked_compilers, labels
 from dlperf_sdk.spec.values import TopologySpec
 
 TITLE = "Not measured"
@@ -95,5 +95,8 @@ def _name_series(cases: Sequence[Case]) -> list[tuple[_Series, Case]]:
         members = [case for case in cases if case.facts.get("model") == model]
         for name, case in zip(labels(members, _VARYING), members, strict=True):
             precision = str(case.facts.get("precision", ""))
-            named.append(((str(model), precision, name.replace(f" {precision}", "")), case))
+            label = ", ".join(
+                filter(None, (name.replace(f" {precision}", ""), describe_lacked_compilers(case, members)))
+            )
+            named.append(((str(model), precision, label), case))
     return named

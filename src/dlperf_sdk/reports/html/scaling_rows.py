@@ -11,7 +11,7 @@ from attrs import frozen
 from dlperf_sdk.analysis.case import Case
 from dlperf_sdk.reports.html.scaling_series import Point, Series
 from dlperf_sdk.reports.numbers import quantity
-from dlperf_sdk.reports.series import Workload, labels
+from dlperf_sdk.reports.series import Workload, describe_lacked_compilers, labels
 from dlperf_sdk.spec.compiler import COMPILERS
 from dlperf_sdk.spec.values import TopologySpec
 
@@ -121,17 +121,11 @@ def _summarize(
 
 def _describe_compiler(case: Case, others: Sequence[Case]) -> str:
     """Return the compiler of a case, or those that its framework was measured with for this model, and it lacks."""
-    compilers = {
-        str(other.facts["compiler"])
-        for other in others
-        if other.facts.get("compiler") not in (None, COMPILERS.default)
-        and all(other.facts.get(name) == case.facts.get(name) for name in ("framework", "model"))
-    }
-    compiler = str(case.facts.get("compiler"))
+    compiler = case.facts.get("compiler")
     return (
-        f"with {compiler}"
-        if compiler in compilers
-        else ", ".join(f"without {name}" for name in sorted(compilers))
+        describe_lacked_compilers(case, others)
+        if compiler in (None, COMPILERS.default)
+        else f"with {compiler}"
     )
 
 

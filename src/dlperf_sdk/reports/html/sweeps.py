@@ -17,7 +17,7 @@ from dlperf_sdk.reports.html.palette import MOST_SERIES
 from dlperf_sdk.reports.html.rates import MAX_WORKLOADS, choose_workload
 from dlperf_sdk.reports.measurement_summary import sort_topologies
 from dlperf_sdk.reports.numbers import Scale, common_scale, format_count
-from dlperf_sdk.reports.series import Merged, labels
+from dlperf_sdk.reports.series import Merged, describe_lacked_compilers, labels
 from dlperf_sdk.reports.sweeps import Sweep, size_of, sweeps
 from dlperf_sdk.reports.wording import join_names
 from dlperf_sdk.results.result import Result
@@ -103,7 +103,11 @@ def _batch_sizes(
     The table has a row per topology and case; cases of one batch size only come last. It is left out if there are no
     others.
     """
-    names = labels([run.case for run in merged], ("topology", "batch_size"))
+    listed = [run.case for run in merged]
+    names = [
+        ", ".join(filter(None, (label, describe_lacked_compilers(case, listed))))
+        for label, case in zip(labels(listed, ("topology", "batch_size")), listed, strict=True)
+    ]
     runs: dict[str, dict[TopologySpec, list[Case]]] = {}
     exhausted: dict[str, set[int]] = {}
     for name, run in zip(names, merged, strict=True):
