@@ -7,7 +7,13 @@ import pytest
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import Unsupported
-from dlperf_sdk.registry.capabilities import VOCABULARY, check_capabilities, explain_missing_trace
+from dlperf_sdk.registry.capabilities import (
+    VOCABULARY,
+    check_capabilities,
+    check_part,
+    explain_missing_trace,
+)
+from dlperf_sdk.registry.options import split_options
 from dlperf_sdk.registry.plugins import Registry
 
 REGISTRY = Registry()
@@ -39,6 +45,30 @@ def test_each_value_that_a_plugin_lacks_is_refused_with_a_next_step(framework):
             assert message is None or NEXT_STEP.search(message), message
     missing = explain_missing_trace(REGISTRY.framework(framework))
     assert missing is None or NEXT_STEP.search(missing), missing
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_plugin_without_the_communication_alone_says_why(framework):
+    plugin = REGISTRY.framework(framework)
+    if "communication" in plugin.capabilities.parts:
+        return
+    with pytest.raises(
+        Unsupported, match="cannot measure the part communication alone.* choose training and compute"
+    ):
+        check_part(RunSpec(framework=framework, model="resnet50", part="communication", **PAIR), plugin, ())
+
+
+@pytest.mark.parametrize("framework", sorted(set(FRAMEWORKS) - {"numpy"}))
+def test_a_plugin_without_the_option_nccl_says_why(framework):
+    plugin = REGISTRY.framework(framework)
+    spec = RunSpec(framework=framework, model="resnet50", options={"nccl": False}, **PAIR)
+    if hasattr(plugin.Options(), "nccl"):
+        assert split_options(spec, plugin)[0].nccl is False
+        return
+    with pytest.raises(
+        Unsupported, match=f"{framework} does not offer the option nccl. .*leave the option nccl out"
+    ):
+        split_options(spec, plugin)
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)

@@ -30,7 +30,7 @@ def test_refuses(change, option, word):
 def test_unsupported_values_have_reasons():
     can = Jax.capabilities
     asked_for = {"nchw", "parameter_server", "distributed_replicated", "parameter_server_async", "horovod"}
-    asked_for |= {"inductor", "xla", "cinn", "graph"}
+    asked_for |= {"inductor", "xla", "cinn", "graph", "nccl"}
     assert asked_for == set(Jax.unsupported)
     assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
     assert all(reason.endswith(".") for reason in Jax.unsupported.values())

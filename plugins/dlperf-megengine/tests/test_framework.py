@@ -23,7 +23,7 @@ def test_unsupported_values_have_reasons():
         "parameter_server_async",
         "horovod",
     }
-    asked_for |= {"graph", "inductor", "xla", "cinn"}
+    asked_for |= {"graph", "inductor", "xla", "cinn", "communication", "nccl"}
     assert asked_for == set(MegEngine.unsupported)
     assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
     assert all(why.endswith(".") for why in MegEngine.unsupported.values())

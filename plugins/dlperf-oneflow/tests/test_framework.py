@@ -44,7 +44,7 @@ def test_unsupported_values_have_reasons():
         "parameter_server_async",
         "horovod",
     }
-    asked_for |= {"inductor", "xla", "cinn", "trace"}
+    asked_for |= {"inductor", "xla", "cinn", "trace", "communication", "nccl"}
     assert asked_for == set(OneFlow.unsupported)
     assert not asked_for & (can.precisions | can.layouts | can.strategies | can.compilers)
     assert all(why.endswith(".") for why in OneFlow.unsupported.values())

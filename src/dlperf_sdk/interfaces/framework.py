@@ -199,8 +199,8 @@ class Framework(ABC):
     nodes."""
     capabilities: ClassVar[Capabilities] = Capabilities()
     unsupported: ClassVar[Mapping[str, str]] = {}
-    """Name missing in `capabilities`, such as `amp-bf16`, `nhwc` or `trace` → reason, as a sentence for the error
-    message."""
+    """Name missing in `capabilities`, such as `amp-bf16`, `nhwc`, `communication` or `trace`, or option missing in
+    `Options` that other frameworks have, such as `nccl` → reason, as a sentence for the error message."""
     tuning_variables: ClassVar[Collection[str]] = ()
     """Environment variables of this framework that a spec or campaign file may set. They tune threads, memory,
     logging or transport only. None of them may name a program, a library or a file."""

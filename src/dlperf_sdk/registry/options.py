@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import attrs
 
-from dlperf_sdk.errors import SpecError, UnknownName
+from dlperf_sdk.errors import SpecError, UnknownName, Unsupported
+from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import Scalar
 
@@ -25,6 +26,7 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
 
     Raises:
         UnknownName: No owner declares an option of the spec.
+        Unsupported: No owner declares an option of the spec, and a framework's plugin states why it lacks the option.
         SpecError: Two owners declare the same option, or an option has an impossible value.
     """
     declared = [{field.name for field in attrs.fields(owner.Options)} for owner in owners]
@@ -39,6 +41,7 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
     known = set().union(*declared)
     for name in spec.options:
         if name not in known:
+            _check_stated_reasons(name, owners)
             with_options = [owner.name for owner, names in zip(owners, declared, strict=True) if names]
             described = " and ".join(f"`dlperf describe {owner}`" for owner in with_options)
             verb = "lists" if len(with_options) == 1 else "list"
@@ -46,6 +49,14 @@ def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
                 f"option of {' or '.join(with_options)}", name, known, f"{described} {verb} them."
             )
     return tuple(_options(owner, spec, names) for owner, names in zip(owners, declared, strict=True))
+
+
+def _check_stated_reasons(option: str, owners: Iterable[Any]) -> None:
+    """Raise Unsupported if one of the owners is a framework whose plugin states why it lacks the option."""
+    for owner in owners:
+        reason = owner.unsupported.get(option) if isinstance(owner, Framework) else None
+        if reason:
+            raise Unsupported(f"{owner.name} does not offer the option {option}. {reason}")
 
 
 def options_of(owner: Any, spec: RunSpec) -> Any:

@@ -58,6 +58,7 @@ class Jax(Framework):
         "graph": _XLA,
         "inductor": "inductor is torch's compiler. " + _XLA,
         "cinn": "CINN is Paddle's compiler. " + _XLA,
+        "nccl": "Between NVIDIA GPUs, XLA has no other collectives than NCCL's; leave the option nccl out.",
     }
     tuning_variables = (
         "TF_CPP_MAX_VLOG_LEVEL",

@@ -84,6 +84,11 @@ class MegEngine(Framework):
         "inductor": "It is torch's; choose none.",
         "xla": "MegEngine 1.13 translates to XLA on GPUs only, and that is not tested yet; choose none.",
         "cinn": "It is Paddle's; choose none.",
+        "communication": (
+            "On GPUs MegEngine averages gradients in the backward pass, and on CPUs the plugin averages those of a "
+            "step only; choose training and compute, whose difference is the exposed communication."
+        ),
+        "nccl": "MegEngine has no other collectives for NVIDIA GPUs than NCCL's; leave the option nccl out.",
     }
     tuning_variables = ("MEGENGINE_INPLACE_UPDATE",)
     Options: ClassVar[type[Any]] = MegEngineOptions

@@ -72,6 +72,11 @@ class MindSpore(Framework):
         "inductor": "It is torch's; choose graph.",
         "xla": "MindSpore has its own compiler; choose graph.",
         "cinn": "It is Paddle's; choose graph.",
+        "communication": (
+            "The plugin averages the gradients of a step only, in one all-reduce of MindSpore; choose training and "
+            "compute, whose difference is the exposed communication."
+        ),
+        "nccl": "MindSpore has one library of collectives per device: NCCL on GPUs; leave the option nccl out.",
     }
     tuning_variables = ("ONEDNN_MAX_CPU_ISA",)
     Options: ClassVar[type[Any]] = MindSporeOptions

@@ -91,6 +91,10 @@ class MXNet(Framework):
         "inductor": "It is torch's compiler; choose graph (hybridize).",
         "xla": "MXNet does not use XLA; choose graph (hybridize).",
         "cinn": "It is Paddle's compiler; choose graph (hybridize).",
+        "communication": (
+            "The plugin passes the gradients of a step only to MXNet's kvstore or Horovod; choose training and "
+            "compute, whose difference is the exposed communication."
+        ),
     }
     tuning_variables = (
         "MXNET_CPU_WORKER_NTHREADS",

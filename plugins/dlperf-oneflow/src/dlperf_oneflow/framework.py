@@ -84,6 +84,12 @@ class OneFlow(Framework):
         "inductor": "It is torch's compiler; choose graph (nn.Graph).",
         "xla": "OneFlow does not use XLA; choose graph (nn.Graph).",
         "cinn": "It is Paddle's compiler; choose graph (nn.Graph).",
+        "communication": (
+            "OneFlow averages gradients in the backward pass (DistributedDataParallel) or in the training graph "
+            "(nn.Graph), which compute them; choose training and compute, whose difference is the exposed "
+            "communication."
+        ),
+        "nccl": "OneFlow has no other collectives for GPUs than NCCL's; leave the option nccl out.",
     }
     tuning_variables = ("ONEFLOW_ENABLE_NHWC",)
     Options: ClassVar[type[Any]] = OneFlowOptions

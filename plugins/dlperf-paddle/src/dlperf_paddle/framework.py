@@ -85,6 +85,11 @@ class Paddle(Framework):
         "horovod": "Horovod does not support Paddle; choose all_reduce, which is Paddle's own DataParallel.",
         "inductor": "It is torch's compiler; choose graph (to_static) or, on a GPU, cinn.",
         "xla": "The plugin does not use XLA; choose graph (to_static) or, on a GPU, cinn.",
+        "communication": (
+            "Paddle's DataParallel averages gradients in the backward pass, which computes them, and its reducer "
+            "cannot be called without it; choose training and compute, whose difference is the exposed communication."
+        ),
+        "nccl": "Paddle averages gradients through NCCL on GPUs, and gloo is for CPUs only; leave the option nccl out.",
     }
     tuning_variables = (
         "FLAGS_allocator_strategy",

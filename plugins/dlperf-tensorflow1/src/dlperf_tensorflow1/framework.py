@@ -80,6 +80,10 @@ class TensorFlow1(Framework):
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none; choose none, or xla.",
         "inductor": "inductor is torch's compiler; choose none, or xla.",
         "cinn": "CINN is Paddle's compiler; choose none, or xla.",
+        "nccl": (
+            "all_reduce uses TensorFlow's gRPC rings, and Horovod the library that it was built with; leave the option "
+            "nccl out."
+        ),
     }
     tuning_variables = (
         "TF_CPP_MAX_VLOG_LEVEL",

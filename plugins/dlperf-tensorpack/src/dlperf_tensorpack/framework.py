@@ -17,8 +17,8 @@ _PYTHON = ">=3.7,<3.8"
 _PACKAGES = ("tensorpack==0.11", "numpy==1.18.*", "pillow>=9.5", "protobuf<3.21")
 _CPU = ("tensorflow==1.15.5", *_PACKAGES)
 _CUDA = ("tensorflow-gpu==1.15.5", *_PACKAGES)
-_MIXED = "Mixed precision is not tested with TensorFlow 1.15 yet; choose fp32."
-_LOADERS = "The plugin has no loader for prepared data yet; choose python-queue or python-dataset."
+_MIXED = "The plugin's trainers have no casts and no loss scaling, so they train in fp32 only; choose fp32."
+_LOADERS = "The plugin has no loader for prepared data; choose python-queue or python-dataset."
 
 
 class Tensorpack(Framework):
@@ -47,15 +47,23 @@ class Tensorpack(Framework):
             "DistributedTrainerReplicated needs a server of TensorFlow on each node, which this plugin does not start; "
             "choose parameter_server."
         ),
-        "parameter_server_async": "AsyncMultiGPUTrainer is not used yet; choose parameter_server.",
-        "horovod": "HorovodTrainer needs Horovod, which this plugin does not install yet; choose all_reduce.",
+        "parameter_server_async": "The plugin does not use tensorpack's AsyncMultiGPUTrainer; choose parameter_server.",
+        "horovod": "HorovodTrainer needs Horovod, which this plugin does not install; choose all_reduce.",
         "graph": "TensorFlow 1 always runs a graph, which is the compiler none; choose none.",
         "inductor": "inductor is torch's compiler; choose none.",
-        "xla": "XLA of TensorFlow 1.15 is not tested yet; choose none.",
+        "xla": "The plugin does not enable XLA in tensorpack's sessions; choose none.",
         "cinn": "CINN is Paddle's compiler; choose none.",
         "images": _LOADERS,
         "images-dali": _LOADERS,
         "text": _LOADERS,
+        "communication": (
+            "tensorpack averages the gradients in the graph of the training step, which computes them first; choose "
+            "training and compute, whose difference is the exposed communication."
+        ),
+        "nccl": (
+            "TensorFlow 1.15 has a serious bug with NCCL, of which tensorpack warns, so it averages without NCCL; "
+            "leave the option nccl out."
+        ),
     }
     tuning_variables = ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL", "TF_FORCE_GPU_ALLOW_GROWTH")
 
@@ -75,8 +83,8 @@ class Tensorpack(Framework):
         """
         if spec.syncs_gradients and spec.topology.nodes > 1:
             return (
-                "tensorpack synchronizes the gradients of several nodes by Horovod, which this plugin does not install "
-                "yet; choose one node, or the strategy independent."
+                "tensorpack synchronizes the gradients of several nodes by Horovod, which this plugin does not "
+                "install; choose one node, or the strategy independent."
             )
         if spec.layout == "nchw" and spec.device == "cpu":
             return "TensorFlow 1.15 has convolutions in nchw for GPUs only; leave the layout at auto."
