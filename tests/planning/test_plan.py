@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dlperf_sdk import Capabilities, Framework, RunSpec
 from dlperf_sdk.errors import PluginError, SpecError, Unavailable, UnknownName, Unsupported
+from dlperf_sdk.launchers import local
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.planning.plan import DEADLINES, Plan, make_plan
 from dlperf_sdk.registry.capabilities import VOCABULARY, device_of
@@ -68,6 +69,20 @@ def test_too_many_gpus_are_unavailable(monkeypatch):
     assert plan("mine", registry=registry, topology="1n2d").device == "cuda"
     with pytest.raises(Unavailable, match="2n2d needs 4 CUDA devices, and this machine has 2"):
         plan("mine", registry=registry, topology="2n2d")
+
+
+def test_too_many_npus_are_unavailable(monkeypatch, tmp_path):
+    monkeypatch.setattr(local, "_NPU_FOLDER", tmp_path)
+    registry = with_framework(
+        capabilities=Capabilities(devices={"cpu", "npu"}, strategies={"all_reduce"}, data={"synthetic"})
+    )
+    with pytest.raises(Unavailable, match=r"1n1d needs 1 NPU, and this machine has none\. .* --device cpu"):
+        plan("mine", registry=registry, device="npu")
+    for name in ("davinci0", "davinci1", "davinci_manager"):
+        (tmp_path / name).touch()
+    assert plan("mine", registry=registry, device="npu", topology="1n2d").device == "npu"
+    with pytest.raises(Unavailable, match="2n2d needs 4 NPUs, and this machine has 2"):
+        plan("mine", registry=registry, device="npu", topology="2n2d")
 
 
 @pytest.mark.parametrize("topology", ["999999n999999d", "1n999999d", "999999n1d"])
