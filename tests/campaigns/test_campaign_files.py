@@ -335,6 +335,26 @@ MISTAKES = {
         4,
         "'sede' is not a known key",
     ),
+    "an axis beside the axes": (
+        "name: a\nframeworks: [numpy]\naxes: {model: [linear]}\n",
+        2,
+        r"at \$: 'frameworks' is not a known key\. Write a list of values as an axis: `axes: {framework: \[…\]}`\.$",
+    ),
+    "an axis beside the axes of a matrix": (
+        "name: a\nmatrices:\n  - axes: {framework: [numpy]}\n    topologies: [1n1d]\n",
+        4,
+        r"at \$\.matrices\[0\]: 'topologies' .* `axes: {topology: \[…\]}`\.$",
+    ),
+    "a list of a field's values beside the axes": (
+        "name: a\naxes: {framework: [numpy]}\nmodel: [linear]\n",
+        3,
+        r"`axes: {model: \[…\]}`",
+    ),
+    "a field beside the fields": (
+        "name: a\naxes: {framework: [numpy]}\nmodel: linear\n",
+        3,
+        "`fields: {model: …}`",
+    ),
     "an unknown axis": (
         "name: a\naxes:\n  framework: [numpy]\n  precison: [fp32]\n",
         4,

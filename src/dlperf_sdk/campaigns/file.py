@@ -17,6 +17,7 @@ from attrs import frozen
 
 from dlperf_sdk.campaigns.campaign import Block, Campaign, Excluded, Settings
 from dlperf_sdk.campaigns.matrix import Matrix, Override, flatten_fields, merge_layers
+from dlperf_sdk.campaigns.misplaced_fields import explain_misplaced_fields
 from dlperf_sdk.campaigns.predicate import predicate
 from dlperf_sdk.documents import diagnostics, source_positions
 from dlperf_sdk.documents.json_values import format_value
@@ -158,7 +159,11 @@ def _read(source: _File) -> _Text:
     text = _Text(path, source.data, document, places)
     try:
         problems = diagnostics.list_file_errors(
-            path, "campaign", {"schema_version": CAMPAIGN_VERSION, **document}, places
+            path,
+            "campaign",
+            {"schema_version": CAMPAIGN_VERSION, **document},
+            places,
+            explain_misplaced_fields(document),
         )
     except DocumentError as error:
         raise text.refusal(error, "schema_version") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dlperf_sdk.documents import schema, source_positions
@@ -15,7 +16,11 @@ MAX_LISTED = 10
 
 
 def list_file_errors(
-    path: Path, name: str, document: Any, places: Mapping[source_positions.Place, int]
+    path: Path,
+    name: str,
+    document: Any,
+    places: Mapping[source_positions.Place, int],
+    explained: Mapping[source_positions.Place, str] = MappingProxyType({}),
 ) -> list[str]:
     """Return the errors that a schema finds in the content of a file, as `FILE:LINE: …`, sorted by line.
 
@@ -24,6 +29,7 @@ def list_file_errors(
         name: Name of the schema, one of `schema.NAMES`.
         document: The file's content, as plain data.
         places: Lines of the file's keys, as `source_positions.lines_of` returns them.
+        explained: Place of a mistake → a better message than that of the schema.
 
     Returns:
         One message per error; empty if the document is valid.
@@ -32,7 +38,7 @@ def list_file_errors(
         DocumentError: The document is of another major version.
     """
     messages = [
-        (source_positions.line_of(places, error.place), str(error))
+        (source_positions.line_of(places, error.place), explained.get(error.place) or str(error))
         for error in schema.list_errors(name, document)
     ]
     return [f"{path}:{line}: {message}" for line, message in sorted(messages)]
