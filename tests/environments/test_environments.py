@@ -228,7 +228,9 @@ def test_a_distribution_without_wheels_is_built_in_the_environment(wheels: Path,
 
 def test_missing_programs_of_a_build_are_named_before_anything_is_installed(wheels: Path) -> None:
     builds = (SourceBuild("toydep", programs=("sh", "no-such-compiler")),)
-    with pytest.raises(EnvironmentFailed, match="toydep has to be built.*no-such-compiler is not on PATH"):
+    with pytest.raises(
+        EnvironmentFailed, match="no-such-compiler is not on PATH.*`dlperf run .* --python PATH`"
+    ):
         environments.prepare("toy", spec("toydep", source_builds=builds), "cpu")
     assert left() == []
 
@@ -263,7 +265,8 @@ def test_an_environment_that_was_changed_is_made_anew(wheels: Path) -> None:
 
 def test_unresolvable_requirements_fail_with_uvs_message_and_leave_nothing(wheels: Path) -> None:
     with pytest.raises(
-        EnvironmentFailed, match=r"(?s)cannot be resolved.*nosuchframe.*PIP_FIND_LINKS.*--python"
+        EnvironmentFailed,
+        match=r"(?s)cannot be resolved.*nosuchframe.*PIP_FIND_LINKS.*`dlperf run .* --python",
     ):
         environments.prepare("toy", spec("nosuchframe==3"), "cpu")
     assert left() == []

@@ -285,7 +285,9 @@ def test_the_newest_of_the_usable_is_taken(tmp_path: Path) -> None:
     assert str(interpreters.find("==3.90.*", environ).version) == "3.90.0"
     assert not (tmp_path / "asked").exists()
 
-    with pytest.raises(EnvironmentFailed, match=r"satisfies '==3\.95\.\*'.*PATH \(.*pyenv \(.*--python PATH"):
+    with pytest.raises(
+        EnvironmentFailed, match=r"satisfies '==3\.95\.\*'.*PATH \(.*pyenv \(.*`dlperf run .* --python PATH`"
+    ):
         interpreters.find("==3.95.*", environ)
     with pytest.raises(PluginError, match="not a version specifier"):
         interpreters.find("three", environ)
@@ -317,7 +319,7 @@ def test_additional_output_of_an_interpreter_is_ignored(tmp_path: Path) -> None:
         map(str, sys.version_info[:3])
     )
     fake(tmp_path / "python", "echo '{}'")
-    with pytest.raises(EnvironmentFailed, match="could not be listed"):
+    with pytest.raises(EnvironmentFailed, match="could not be listed.*`dlperf run .* --python PATH`"):
         probe.probe_facts(tmp_path / "python", os.environ)
     fake(tmp_path / "python", "echo cannot reach https://me:secret@host >&2", 3)
     with pytest.raises(EnvironmentFailed, match=r"exit code 3: cannot reach https://\*\*\*@host"):

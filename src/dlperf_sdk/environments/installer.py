@@ -53,8 +53,8 @@ def uv_binary() -> str:
     except (ImportError, FileNotFoundError) as error:
         raise EnvironmentFailed(
             "uv makes the managed environments, and its program is not there. Install it beside dlperf-sdk "
-            "(`python -m pip install --force-reinstall uv`), or name an existing environment with --python "
-            "PATH."
+            "(`python -m pip install --force-reinstall uv`), or run in an existing environment: "
+            "`dlperf run FRAMEWORK MODEL --python PATH`."
         ) from error
 
 

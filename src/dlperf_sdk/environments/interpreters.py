@@ -107,8 +107,8 @@ def _search(specifier: str, environ: Mapping[str, str], plain: Mapping[str, str]
     if not candidates:
         raise EnvironmentFailed(
             f"A Python that satisfies {specifier!r} is needed, and none was found in {search}. Install one "
-            "(with pyenv, `uv python install`, or the system's packages), or name an existing one with "
-            "--python PATH."
+            "(with pyenv, `uv python install`, or the system's packages), or run with an existing one: "
+            "`dlperf run FRAMEWORK MODEL --python PATH`."
         )
     return max(candidates, key=lambda interpreter: interpreter.version)
 

@@ -139,13 +139,14 @@ def probe_facts(path: Path, environ: Mapping[str, str]) -> Facts:
         last = (error.stderr.decode("utf-8", "replace").strip().splitlines() or ["nothing on stderr"])[-1]
         raise EnvironmentFailed(
             f"Listing the packages of the interpreter {path} failed with exit code "
-            f"{error.returncode}: {redact(last)}. Check that it runs (`{path} -c 'import sys'`), or name "
-            "another one with --python PATH."
+            f"{error.returncode}: {redact(last)}. Check that it runs (`{path} -c 'import sys'`), or run with "
+            "another one: `dlperf run FRAMEWORK MODEL --python PATH`."
         ) from error
     except (OSError, subprocess.SubprocessError, IndexError, KeyError, TypeError, ValueError) as error:
         raise EnvironmentFailed(
             f"The packages of the interpreter {path} could not be listed: "
-            f"{redact(str(error))}. Check that it runs, or name another one with --python PATH."
+            f"{redact(str(error))}. Check that it runs, or run with another one: "
+            "`dlperf run FRAMEWORK MODEL --python PATH`."
         ) from error
 
 

@@ -141,8 +141,8 @@ def resolve(
         f"The environment of {framework} for {device} on Python {interpreter.minor} cannot be resolved; "
         f"nothing was installed. {'; '.join(_sentence(reason) for reason in reasons)}. Point pip's settings "
         f"at a folder of wheels or an index that has {builds} (PIP_FIND_LINKS, PIP_EXTRA_INDEX_URL, or "
-        "find-links and extra-index-url in pip.conf; uv is handed all of them), or name an existing "
-        "environment with --python PATH."
+        "find-links and extra-index-url in pip.conf; uv is handed all of them), or run in an existing "
+        "environment: `dlperf run FRAMEWORK MODEL --python PATH`."
     )
 
 

@@ -34,7 +34,7 @@ def check_programs(builds: Iterable[SourceBuild]) -> None:
         if missing:
             raise EnvironmentFailed(
                 f"{build.name} has to be built from source, and {', '.join(missing)} is not on PATH. Install it, "
-                "or name an existing environment with --python PATH."
+                "or run in an existing environment: `dlperf run FRAMEWORK MODEL --python PATH`."
             )
 
 
