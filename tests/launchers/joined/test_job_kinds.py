@@ -30,7 +30,7 @@ JOBS = {
     "OpenMPI": OPENMPI,
     "MPICH": MPICH,
     "Slurm": SLURM,
-    "the variables RANK and WORLD_SIZE": BY_HAND,
+    "started by hand": BY_HAND,
 }
 
 
@@ -63,7 +63,10 @@ def test_rank_0_is_the_controller(name):
 def test_a_missing_variable_is_named(name):
     kind = find_job_kind(JOBS[name])
     environ = {key: value for key, value in JOBS[name].items() if key != kind.size}
-    with pytest.raises(ValueError, match=f"but {kind.size} is not set"):
+    with pytest.raises(
+        ValueError,
+        match=rf"^{kind.marker[0]} is set, so this process belongs to a job \({name}\), but {kind.size} is not set",
+    ):
         read_seat(kind, environ, 2, 4)
 
 
@@ -104,6 +107,10 @@ def test_a_larger_topology_is_refused(name, shape):
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
+        (
+            {**BY_HAND, "RANK": "8"},
+            r"^The variables of the job \(started by hand\) contradict each other: RANK=8",
+        ),
         ({**TORCHRUN, "RANK": "8"}, "contradict each other: RANK=8, WORLD_SIZE=8"),
         ({**TORCHRUN, "RANK": "0"}, "contradict"),
         ({**TORCHRUN, "LOCAL_RANK": "4"}, "contradict"),

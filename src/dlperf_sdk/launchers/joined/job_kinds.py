@@ -91,7 +91,7 @@ JOB_KINDS = (
         remedy="Start it with `srun --ntasks-per-node=N`; without, srun may place different numbers of tasks.",
     ),
     JobKind(
-        name="the variables RANK and WORLD_SIZE",
+        name="started by hand",
         marker=("RANK",),
         rank="RANK",
         size="WORLD_SIZE",
@@ -193,7 +193,7 @@ def read_seat(kind: JobKind, environ: Mapping[str, str], nodes: int, devices_per
     missing = [name for name in needed if name and name not in environ and name not in optional]
     if missing:
         raise ValueError(
-            f"This process belongs to a job of {kind.name} ({kind.marker[0]} is set), but {', '.join(missing)} "
+            f"{kind.marker[0]} is set, so this process belongs to a job ({kind.name}), but {', '.join(missing)} "
             f"{'is' if len(missing) == 1 else 'are'} not set. {kind.remedy}"
         )
     numbers = {name: _number(name, environ[name]) for name in needed if name in environ}
@@ -224,7 +224,7 @@ def read_seat(kind: JobKind, environ: Mapping[str, str], nodes: int, devices_per
     if not (is_in_range and is_in_order and (rank == 0) == (seat.node == seat.local_rank == 0)):
         listed = ", ".join(f"{name}={environ[name]}" for name in needed if name in environ)
         raise ValueError(
-            f"The variables of this job of {kind.name} contradict each other: {listed}. The ranks must be numbered "
+            f"The variables of the job ({kind.name}) contradict each other: {listed}. The ranks must be numbered "
             f"node by node, the same number on each. {kind.remedy}"
         )
     shortage = seat.describe_shortage(nodes, devices_per_node)

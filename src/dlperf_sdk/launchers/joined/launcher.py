@@ -84,8 +84,8 @@ class Joined(Topology):
         if kind is None:
             kinds = ", ".join(f"{kind.name} ({kind.marker[0]})" for kind in JOB_KINDS)
             return (
-                "This process belongs to no job that could be joined: none of the variables is set by which one is "
-                f"known. Start the command in a job: {kinds}."
+                "This process belongs to no job that could be joined: none of the variables that identify "
+                f"one is set. Start the command in a job: {kinds}."
             )
         try:
             read_seat(kind, os.environ, nodes, devices_per_node)

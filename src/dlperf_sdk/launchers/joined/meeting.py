@@ -180,7 +180,7 @@ def address_of_controller(seat: Seat, option: str, environ: Mapping[str, str]) -
             return expand_hosts(environ[seat.kind.hosts])[0] if seat.kind.hosts in environ else ""
         except ValueError as error:
             raise UsageError(
-                f"The variable {seat.kind.hosts} does not name the nodes of this job of {seat.kind.name}: {error}. "
+                f"The variable {seat.kind.hosts} does not name the nodes of the job ({seat.kind.name}): {error}. "
                 "Give the address of rank 0's node with --set address=HOST."
             ) from error
     return environ.get(seat.kind.address, "") if seat.kind.address else ""
