@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -802,6 +803,12 @@ def test_a_preset_that_is_no_path_names_its_distribution(monkeypatch):
     monkeypatch.setattr(Registry, "load", lambda self, group, name: "smoke.yaml")
     with pytest.raises(PluginError, match=r"The preset 'smoke' of dlperf-sdk .* is 'smoke.yaml'"):
         file.load_campaign("preset:smoke")
+
+
+def test_cases_of_a_preset_are_located_by_its_name(tmp_path):
+    extending = file.load_campaign(written(tmp_path, "name: a\nextends: [preset:smoke]\n"))
+    for campaign in (file.load_campaign("preset:smoke"), extending):
+        assert all(re.fullmatch("preset:smoke:[0-9]+", block.location) for block in campaign.blocks)
 
 
 def test_the_preset_smoke_is_minutes():

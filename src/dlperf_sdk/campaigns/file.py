@@ -78,28 +78,28 @@ def load_campaign(source: str | Path) -> Campaign:
     if not path.suffix and not path.exists():
         presets = [f"{PRESET}{preset}" for preset in list_presets()]
         raise UnknownName("campaign", name, presets, "Or name a file: .yaml, .toml or .json.")
-    return _load(_File(path, path.parent), (), {})
+    return _load(_File(path, path.parent, str(path)), (), {})
 
 
 @frozen
 class _File:
-    """A campaign file, and the directory that the paths of its data folders are relative to."""
+    """A campaign file, the directory that the paths of its data folders are relative to, and its name for users."""
 
     path: Path
     data: Path
+    name: str
 
 
 @frozen
 class _Text:
     """A document, with the positions of its keys in the file."""
 
-    path: Path
-    data: Path
+    file: _File
     document: Mapping[str, Any]
     lines: Mapping[source_positions.Place, int]
 
     def locate(self, *place: str | int) -> str:
-        return source_positions.location(self.path, self.lines, place)
+        return source_positions.location(self.file.name, self.lines, place)
 
     def refusal(self, error: Exception, *place: str | int) -> CampaignError:
         return CampaignError(f"{self.locate(*place)}: {error}")
@@ -156,7 +156,7 @@ def _read(source: _File) -> _Text:
     path = source.path
     document = load_document(path)
     places = source_positions.lines_of(path.read_text(encoding="utf-8-sig"), path.suffix.lower())
-    text = _Text(path, source.data, document, places)
+    text = _Text(source, document, places)
     try:
         problems = diagnostics.list_file_errors(
             path,
@@ -182,7 +182,7 @@ def _load_extended(text: _Text, ancestors: tuple[Path, ...]) -> list[_File]:
                     f"The files extend each other more than {DEEPEST} deep; put together what belongs together."
                 )
             files.append(
-                _preset(name) if name.startswith(PRESET) else _extended_file(text.path, name, ancestors)
+                _preset(name) if name.startswith(PRESET) else _extended_file(text.file.path, name, ancestors)
             )
         except (PluginError, UsageError) as error:
             raise text.refusal(error, "extends", i) from error
@@ -205,7 +205,7 @@ def _extended_file(extending: Path, name: str, ancestors: tuple[Path, ...]) -> _
         raise UsageError(f"The files extend each other in a circle: {chain}.")
     if not is_file:
         raise UsageError(f"It extends {name}, but there is no such file.")
-    return _File(path, path.parent)
+    return _File(path, path.parent, str(path))
 
 
 def _preset(name: str) -> _File:
@@ -217,7 +217,7 @@ def _preset(name: str) -> _File:
             f"The preset {name!r} of {registry.distribution(PRESETS, name)} is {path!r}, not the Path of a campaign "
             "file. Repair that distribution, or uninstall it."
         )
-    return _File(path, Path.cwd())
+    return _File(path, Path.cwd(), f"{PRESET}{name}")
 
 
 def _make_block(text: _Text, matrix: Mapping[str, Any], place: source_positions.Place) -> Block:
@@ -318,7 +318,7 @@ def _override(text: _Text, plain: Mapping[str, Any], i: int) -> tuple[Override, 
 
 def _resolve_paths(text: _Text, fields: Mapping[str, Any], *place: str | int) -> dict[str, Any]:
     try:
-        return resolve_data(fields, text.data / text.path.name)
+        return resolve_data(fields, text.file.data / text.file.path.name)
     except UsageError as error:
         raise text.refusal(error, *place) from error
 
