@@ -95,6 +95,8 @@ class UnknownName(UsageError, LookupError):
     """Names that exist, sorted."""
     hint: str = ""
     """Sentence at the end of the message; may be empty."""
+    replacement: str = ""
+    """Sentence that says what to use, in place of similar and known names; may be empty."""
 
     def __str__(self) -> str:
         short = str(self.name)[:_MOST_CHARACTERS]
@@ -102,6 +104,8 @@ class UnknownName(UsageError, LookupError):
         close = close or difflib.get_close_matches(short, self.known, n=3, cutoff=0.5)
         cut = "…" if len(str(self.name)) > _MOST_CHARACTERS else ""
         parts = [f"There is no {self.kind} named {short!r}{cut}."]
+        if self.replacement:
+            return " ".join([*parts, self.replacement])
         if close:
             parts.append(f"Did you mean {close[0]!r}?")
         if not self.known:

@@ -98,7 +98,10 @@ def test_another_value_is_refused(progress):
 
 
 def test_option_passed_as_an_argument_is_explained():
-    with pytest.raises(
-        UnknownName, match=r"'features' is an option of linear: give options=\{'features': 32\}\."
-    ):
+    explained = (
+        r"^There is no argument named '(.*)'\. '\1' is an option of {}: give options=\{{'\1': {}\}}\.$"
+    )
+    with pytest.raises(UnknownName, match=explained.format("linear", 32)):
         run("numpy", "linear", features=32)
+    with pytest.raises(UnknownName, match=explained.format("resnet50", 64)):  # resembles batch_size
+        run("torch", "resnet50", image_size=64)

@@ -45,8 +45,8 @@ def spec_from(
     fields = dict(fields or {})
     for name in fields:
         if name not in _FIELDS:
-            hint = _option_hint(name, fields[name], [spec, model], registry)
-            raise UnknownName("argument", name, {*_FIELDS, *keywords}, hint)
+            option = _option_hint(name, fields[name], [spec, model], registry)
+            raise UnknownName("argument", name, {*_FIELDS, *keywords}, replacement=option)
     if isinstance(spec, str) and model is not None:
         return RunSpec(**{"framework": spec, "model": model, **fields})
     if model is not None:
