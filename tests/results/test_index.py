@@ -12,7 +12,7 @@ import pytest
 from record_samples import repeat
 from result_samples import a_result
 
-from dlperf_sdk.errors import StoreError, UsageError
+from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.interfaces.measurer import Metric
 from dlperf_sdk.results.index import Index, index_path
 from dlperf_sdk.results.run_places import explain_absence
@@ -69,6 +69,18 @@ def test_directory_of_a_campaign_is_refused_with_the_path_of_its_runs(tmp_path):
         ):
             read(ResultStore(campaign))
     assert ids(ResultStore(campaign / "runs")) == ["a"]
+
+
+def test_a_missing_run_is_an_unknown_name_as_in_a_database(store, tmp_path, monkeypatch):
+    put(store, "a")
+    put(ResultStore(tmp_path / "elsewhere"), "b")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert Index(store).load("a").id == "a"
+    for name in ("b", "../elsewhere/b", ""):
+        with pytest.raises(UnknownName, match=r"no run named '.*'\. .*Known: a\."):
+            Index(store).load(name)
+    with pytest.raises(UnknownName, match="no run named 'a'"):
+        Index(ResultStore(tmp_path / "nothing")).load("a")
 
 
 def test_folder_of_campaigns_names_where_runs_are(tmp_path):

@@ -57,7 +57,9 @@ def test_the_complete_result_comes_back(store, database):
     result = put(store, "a")
     upload(store, database)
     assert database.load("a") == result
-    with pytest.raises(UnknownName, match="does not have it"):
+    with pytest.raises(
+        UnknownName, match=r"^There is no run named 'b'\. postgresql://[^ ]* does not have it\.$"
+    ):
         database.load("b")
 
 

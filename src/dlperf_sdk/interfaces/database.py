@@ -75,9 +75,9 @@ class Store(ABC):
             run_id: Name of the run.
 
         Raises:
-            UnknownName: A database has no result of this run.
-            StoreError: The store cannot be used; or, in a directory, the run has no result or its name is invalid.
-            DocumentError: The result is damaged; or, in a directory, there is no such run.
+            UnknownName: The store has no run of this name.
+            StoreError: The store cannot be used; or, in a directory, the run has no result.
+            DocumentError: The result is damaged.
         """
 
     def close(self) -> None:

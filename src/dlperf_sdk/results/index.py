@@ -22,7 +22,7 @@ from dlperf_sdk.folders import follow_links, private_cache
 from dlperf_sdk.interfaces.database import Answer, Store, Version
 from dlperf_sdk.results.result import Result
 from dlperf_sdk.results.run_places import explain_absence, refuse_campaign, refuse_only_campaigns
-from dlperf_sdk.results.store import ResultStore, check_id
+from dlperf_sdk.results.store import ResultStore
 from dlperf_sdk.results.tables import FILES, OBJECTS, VERSION, Tables, explain_query, read_answer
 
 _BUSY_SECONDS = 60.0
@@ -99,12 +99,12 @@ class Index(Store):
         """Return the result of the run `run_id` from its directory. Its records are read when they are first used.
 
         Raises:
-            StoreError: `run_id` cannot name a run, or the run has no result.
-            DocumentError: There is no such run, or its result cannot be read, is corrupt, or is of another major
-                version.
+            UnknownName: There is no run of this name.
+            StoreError: The run has no result; or there is no such run, and the directory cannot be read to suggest
+                others.
+            DocumentError: The result cannot be read, is corrupt, or is of another major version.
         """
-        check_id(run_id)
-        return self.results.load(self.results.directory / run_id)
+        return self.results.load(self.results.find_run(run_id))
 
 
 class _SqliteTables(Tables):

@@ -144,7 +144,7 @@ class ResultStore:
             UnknownName: There is no run of this name; the message suggests others.
             StoreError: There is no such run, and the store cannot be read to suggest others.
         """
-        self._find(run_id)
+        self.find_run(run_id)
         return RunDirectory(self.directory, run_id)
 
     def ids(self) -> tuple[str, ...]:
@@ -204,7 +204,7 @@ class ResultStore:
         path = Path(run)
         if isinstance(run, str) and _ID.fullmatch(run) and not path.is_file():
             in_store = self.directory / run
-            path = self._find(run) if in_store.is_dir() or not path.is_dir() else path
+            path = self.find_run(run) if in_store.is_dir() or not path.is_dir() else path
         if path.is_dir():
             path /= "result.json"
             if not path.exists():
@@ -223,9 +223,17 @@ class ResultStore:
             StoreError: There is no such run, and the store cannot be read to suggest others; or the run's attempts
                 cannot be listed.
         """
-        return recover(self._find(run_id))
+        return recover(self.find_run(run_id))
 
-    def _find(self, run_id: str) -> Path:
+    def find_run(self, run_id: str) -> Path:
+        """Return the directory of an existing run. It need not have a result yet.
+
+        `run_id` is the name of the run.
+
+        Raises:
+            UnknownName: There is no run of this name; the message suggests others.
+            StoreError: There is no such run, and the store cannot be read to suggest others.
+        """
         path = self.directory / run_id
         if not _ID.fullmatch(run_id) or not path.is_dir():
             known = self.ids()

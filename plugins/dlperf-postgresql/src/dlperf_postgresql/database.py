@@ -123,7 +123,7 @@ class PostgresqlDatabase(ResultDatabase):
             ).fetchall()
         )
         if not rows:
-            raise UnknownName("run", run_id[:128], (), f"{self.location} does not have it.")
+            raise UnknownName("run", run_id[:128], (), replacement=f"{self.location} does not have it.")
         return unpack(rows[0][0], f"The result {run_id} in {self.location}")
 
     def versions(self, run_ids: Sequence[str]) -> Mapping[str, Version]:
