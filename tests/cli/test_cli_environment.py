@@ -228,6 +228,14 @@ def test_parquet_on_a_full_disk_is_reported(here, stored):
     assert done.stderr == "Error: Standard output cannot be written: No space left on device.\n"
 
 
+def test_a_path_that_cannot_be_ingested_is_named_once(here, tmp_path):
+    for path in (tmp_path / "nothing", tmp_path):
+        code, _, err = here("ingest", str(path))
+        assert code == 2
+        assert err.count(str(tmp_path)) == 1
+        assert err.endswith("cannot be read: No such file or directory.\n")
+
+
 @pytest.mark.parametrize("text", ["", "text\n", "[" * 100_000 + "\n"], ids=["empty", "text", "nested"])
 def test_a_file_without_an_event_of_a_run_is_named(text, here, tmp_path):
     path = tmp_path / "data.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 from cyclopts import Parameter
 
@@ -62,15 +62,17 @@ def ingest(
     common: Common = AS_USUAL,
 ) -> int:
     """Import the output of a bundle, measured on a machine without dlperf, as a result."""
+    from dlperf_sdk.documents.reading import open_file
     from dlperf_sdk.execution import replay
 
     path = source / "events.jsonl" if source.is_dir() else source
 
     def replay_file(store: ResultStore, observers: Iterable[Any]) -> Result:
-        try:
-            return replay.replay(_lines(path), store, observers)
-        except DocumentError as error:
-            raise DocumentError(f"{path}: {error}") from error
+        with open_file(path) as file:  # its error names the path
+            try:
+                return replay.replay(_lines(file, path), store, observers)
+            except DocumentError as error:
+                raise DocumentError(f"{path}: {error}") from error
 
     return run_case(replay_file, output_options, common)
 
@@ -79,33 +81,32 @@ _MOST_LINES = 10_000_000
 """Maximum number of lines of a file: 64 nodes, which report progress four times a second, write them in ten hours."""
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
     """Yield the lines of an event stream in a file, but for heartbeats and progress: the run is over.
 
     Raises:
-        DocumentError: The file is not a regular file, has too many lines, or a line that is too long.
+        DocumentError: The file has too many lines, or a line that is too long.
         UsageError: The file cannot be read.
     """
-    from dlperf_sdk.documents.reading import check_memory, open_file
+    from dlperf_sdk.documents.reading import check_memory
     from dlperf_sdk.execution.replay import FREQUENT
     from dlperf_sdk.worker.agent.link import LONGEST_LINE
 
     try:
-        with open_file(path) as file:
-            for number in itertools.count(1):
-                line = file.readline(LONGEST_LINE)
-                if number > _MOST_LINES:
-                    raise DocumentError(f"An event stream may have {_MOST_LINES:,} lines; this one has more.")
-                if line.startswith(FREQUENT):
-                    continue
-                check_memory(line, f"Line {number}")
-                if len(line) == LONGEST_LINE:
-                    raise DocumentError(
-                        f"Line {number} has more than {LONGEST_LINE:,} bytes, which no run writes."
-                    )
-                if not line:
-                    return
-                yield line
+        for number in itertools.count(1):
+            line = file.readline(LONGEST_LINE)
+            if number > _MOST_LINES:
+                raise DocumentError(f"An event stream may have {_MOST_LINES:,} lines; this one has more.")
+            if line.startswith(FREQUENT):
+                continue
+            check_memory(line, f"Line {number}")
+            if len(line) == LONGEST_LINE:
+                raise DocumentError(
+                    f"Line {number} has more than {LONGEST_LINE:,} bytes, which no run writes."
+                )
+            if not line:
+                return
+            yield line
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
 
