@@ -102,18 +102,18 @@ def tabulate_by_topology(
         named: The effects, each with its name in front.
         printed_names: Name of a strategy → the name that the published source has for it.
     """
-    shown = [
+    selected = [
         (name, estimate)
         for name, estimate in named
         if estimate.factor != "batch_size" and len(estimate.pairs) > 1
     ]
-    pairs = [pair for _, estimate in shown for pair in estimate.pairs]
+    pairs = [pair for _, estimate in selected for pair in estimate.pairs]
     settings = {
         fact for fact in ("precision", *_SETTINGS) if len({_values(pair, fact) for pair in pairs}) > 1
     }
     parts = [
         (name, group, places)
-        for name, estimate in shown
+        for name, estimate in selected
         for group, places in _ratios_by_topology(estimate, settings, printed_names).items()
     ]
     if not parts:
