@@ -173,11 +173,12 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `RunSpec` that flags give: name → value.
 
     Args:
-        flags: Name of a field → value of its flag; None: not given. The entries of a repeated flag, a list of texts,
-            become a mapping; the values of options stay as typed.
+        flags: Name of a field → value of its flag; None: not given. The value of a repeated flag, one of `REPEATED`,
+            is a list of texts such as `NAME=VALUE`, which becomes a dict from name to value: numbers for
+            `deadlines`, else strings; None for a variable without a value. `option_values` converts those of `options`.
 
     Raises:
-        SpecError: An entry of a repeated flag is malformed, or two have the same name.
+        SpecError: An entry of a repeated flag does not have its form, or two entries have the same name.
     """
     return {
         name: parse_entries(name, value) if name in _MAPPINGS else value

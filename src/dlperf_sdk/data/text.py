@@ -128,11 +128,12 @@ def tokenize(
 def sequences(
     documents: Sequence[Document], pieces: Sequence[str], length: int, predictions: int, seed: int
 ) -> Iterator[dict[str, Sequence[float]]]:
-    """Yield samples of BERT's inputs: input name → flat sequence of numbers, padded to its full length.
+    """Yield samples of BERT's inputs, in one pass over the documents.
 
+    A sample is a dict: input name → flat sequence of numbers, padded to its full length.
     The names are `input_ids`, `segment_ids`, `attention_mask`, `masked_positions`, `masked_ids`, `masked_weights` and
-    `next_sentence_label`. `input_ids` is padded with the number of `[PAD]`, all others with 0. A special piece never
-    replaces a token.
+    `next_sentence_label`. `input_ids` is padded with the number of `[PAD]`, all others with 0. A
+    random piece that replaces a masked token is never a special one.
 
     Args:
         documents: At least two documents, each a list of sentences, each an array of token numbers.

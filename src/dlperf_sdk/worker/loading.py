@@ -186,7 +186,7 @@ class Loader(BatchFeed):
         self._batches: Iterator[Any] = iter(self.open(dataset, Draws(request, replica), request))
 
     def count_prefetched(self) -> int:
-        """Return the number of batches that the loaders may hold ready: by default, `PREFETCH` (2) per loader."""
+        """Return the most batches that are made in advance: by default `PREFETCH` (2) per loader, a constant."""
         return self.workers * PREFETCH
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:

@@ -20,7 +20,7 @@ class Loader(loading.Loader):
     """
 
     def count_prefetched(self):
-        """Return the number of batches that the pipeline holds ready; the number of threads does not change it."""
+        """Return the most batches that the pipeline makes in advance: `PREFETCH`, however many threads it has."""
         return loading.PREFETCH
 
     def open(self, dataset, draws, request):
