@@ -32,6 +32,7 @@ def case(**changes: Any) -> dict[str, Any]:
         "batch_size": 4,
         "seed": 0,
         "steps": 3,
+        "learning_rate_policy": "constant",
         "noise": {"b": 1e-3},
         "alone": [trajectory(shard) for shard in shards],
         "pair": [trajectory(2.0), trajectory(2.5, updates=False)],

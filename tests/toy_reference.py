@@ -53,6 +53,7 @@ def write(folder: Path) -> None:
         "batch_size": BATCH,
         "seed": 7,
         "steps": STEPS,
+        "learning_rate_policy": "constant",
         "noise": {},
         "alone": [descent([0])[0], descent([1])[0]],
         "pair": descent([0, 1]),

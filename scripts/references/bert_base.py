@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import trajectory
@@ -32,6 +34,8 @@ class Variant:
     """`both` moments, `none`, or `epsilon-outside`: ε is added to the uncorrected √v."""
     clip: str = "global"
     """`global`, `none`, `tensor` (each by its own norm) or `replica` (before they are averaged)."""
+    rates: str = "scheduled"
+    """A word of `trajectory.rate_of`."""
     meet: str = "mean"
     """`mean` or `first`. A sum would not be a mistake: where gradients are clipped, it comes to the same update."""
     product: Product = exact
@@ -60,6 +64,10 @@ MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
     "gradients clipped on each replica before they are averaged": (("pair",), replace(RIGHT, clip="replica")),
     "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
 }
+RATE_MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
+    "the learning rate of the first step at every step": (BOTH, replace(RIGHT, rates="first")),
+    "the full learning rate from the first step on": (BOTH, replace(RIGHT, rates="full")),
+}
 SMALL = {
     "sequence_length": 32,
     "layers": 2,
@@ -73,6 +81,8 @@ CASES = {
     # For compilers, which take a minute for a network: the very network that tests train, and its batch.
     "tiny": Setting(BertBase(), {**in_process.SMALL["bert-base"], "weight_decay": 0.1}, 4),
     "full": Setting(BertBase(), {"dropout": 0.0}, 2),
+    # The rate differs in the first three steps.
+    "warmup": Setting(BertBase(), {**SMALL, "warmup_steps": 3}, 2, learning_rate_policy="warmup"),
 }
 
 
@@ -210,7 +220,13 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
 
 
 def update(
-    p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
+    p: Tensors,
+    g: Tensors,
+    state: dict[str, Any],
+    step: int,
+    setting: Setting,
+    numbers: Mapping[str, Any],
+    v: Variant,
 ) -> None:
     """Clip gradients by their global norm, then update parameters with Adam and decoupled weight decay.
 
@@ -220,10 +236,10 @@ def update(
         state: Name of the parameter → its moments `m` and `v`, changed in place; empty at first.
         step: Number of the step, counted from 1.
         setting: The case.
+        numbers: Numbers of the optimizer in this step.
         v: Variant of the computation.
     """
-    numbers = setting.numbers()
-    rate, beta1, beta2 = numbers["learning_rate"], numbers["beta1"], numbers["beta2"]
+    rate, beta1, beta2 = trajectory.rate_of(setting, numbers, v.rates), numbers["beta1"], numbers["beta2"]
     epsilon = numbers["epsilon"] if v.adam_epsilon is None else v.adam_epsilon
     if v.clip in ("global", "tensor"):
         g = clipped(g, numbers["clip_norm"], v)
@@ -244,4 +260,15 @@ def update(
 
 
 if __name__ == "__main__":
-    trajectory.main("bert-base", CASES, forward, meet, update, RIGHT, MISTAKES, sys.argv[1:], heavy=("full",))
+    trajectory.main(
+        "bert-base",
+        CASES,
+        forward,
+        meet,
+        update,
+        RIGHT,
+        MISTAKES,
+        sys.argv[1:],
+        heavy=("full",),
+        rate_mistakes=RATE_MISTAKES,
+    )

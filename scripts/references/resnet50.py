@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import trajectory
@@ -33,6 +35,9 @@ class Variant:
     momentum: float | None = None
     nesterov: bool = False
     dampened: bool = False
+    rates: str = "scheduled"
+    """A word of `trajectory.rate_of`."""
+    rate_inside: bool = False
     meet: str = "mean"
     product: Product = exact
     """How a convolution or matrix product is computed: a narrower format can be put here."""
@@ -67,6 +72,14 @@ MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
     "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
     "batch norm synchronized over the replicas": (("pair",), replace(RIGHT, synchronized=True)),
 }
+RATE_MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
+    "the learning rate of the first step at every step": (BOTH, replace(RIGHT, rates="first")),
+    "the full learning rate from the first step on": (BOTH, replace(RIGHT, rates="full")),
+    "the learning rate inside the momentum: v ← momentum·v + rate·g": (
+        BOTH,
+        replace(RIGHT, rate_inside=True),
+    ),
+}
 CASES = {
     # A rate and a decay at which float32 keeps to 1e-4, and a missing exemption from decay can be seen.
     "small": Setting(ResNet50(), {"image_size": 64, "learning_rate": 0.01, "weight_decay": 0.01}, 4),
@@ -78,6 +91,13 @@ CASES = {
         noise_floor=5e-3,
     ),
     "full": Setting(ResNet50(), {"learning_rate": 0.01}, 4),
+    # The rate differs in the first three steps.
+    "warmup": Setting(
+        ResNet50(),
+        {"image_size": 64, "learning_rate": 0.01, "weight_decay": 0.01, "warmup_steps": 3},
+        4,
+        learning_rate_policy="warmup",
+    ),
 }
 
 
@@ -227,7 +247,13 @@ def meet(gradients: list[Tensors], v: Variant, setting: Setting) -> Tensors:
 
 
 def update(
-    p: Tensors, g: Tensors, state: dict[str, Tensors], step: int, setting: Setting, v: Variant
+    p: Tensors,
+    g: Tensors,
+    state: dict[str, Any],
+    step: int,
+    setting: Setting,
+    numbers: Mapping[str, Any],
+    v: Variant,
 ) -> None:
     """Update parameters with SGD: g ← g + w·θ; v ← momentum·v + g; θ ← θ - rate·v.
 
@@ -237,20 +263,31 @@ def update(
         state: Name of the parameter → its velocity `v`, changed in place; empty at first.
         step: Not used.
         setting: The case.
+        numbers: Numbers of the optimizer in this step.
         v: Variant of the computation.
     """
-    numbers = setting.numbers()
-    rate, decay = numbers["learning_rate"], numbers["weight_decay"]
+    rate, decay = trajectory.rate_of(setting, numbers, v.rates), numbers["weight_decay"]
     momentum = numbers["momentum"] if v.momentum is None else v.momentum
     for name, marked in setting.decays.items():
         w = decay if (marked and v.decay != "none") or v.decay == "all" else 0.0
         gradient = g[name] + w * p[name]
         before = state.setdefault(name, {"v": torch.zeros_like(p[name])})["v"]
-        moving = momentum * before + (1 - momentum if v.dampened else 1) * gradient
+        moving = momentum * before + (1 - momentum if v.dampened else rate if v.rate_inside else 1) * gradient
         state[name]["v"] = moving
         step_by = gradient + momentum * moving if v.nesterov else moving
-        p[name] -= rate * step_by
+        p[name] -= step_by if v.rate_inside else rate * step_by
 
 
 if __name__ == "__main__":
-    trajectory.main("resnet50", CASES, forward, meet, update, RIGHT, MISTAKES, sys.argv[1:], heavy=("full",))
+    trajectory.main(
+        "resnet50",
+        CASES,
+        forward,
+        meet,
+        update,
+        RIGHT,
+        MISTAKES,
+        sys.argv[1:],
+        heavy=("full",),
+        rate_mistakes=RATE_MISTAKES,
+    )

@@ -25,6 +25,7 @@ from dlperf_sdk.testing.references import (
     make_case,
     write_reference,
 )
+from dlperf_sdk.worker.schedule import learning_rate
 
 ROOT = Path(__file__).resolve().parents[2]
 Tensors = dict[str, torch.Tensor]
@@ -48,8 +49,8 @@ def as_is(x: torch.Tensor) -> torch.Tensor:
 
 Forward = Callable[[Tensors, list[Tensors], Setting, Any], list[tuple[torch.Tensor, Tensors]]]
 """(parameters, the replicas' batches, setting, variant) → per replica its loss, and its running means after a step."""
-Update = Callable[[Tensors, Tensors, dict[str, Tensors], int, Setting, Any], None]
-"""(parameters, gradients, state, step from 1, setting, variant): changes parameters and state."""
+Update = Callable[[Tensors, Tensors, dict[str, Any], int, Setting, Mapping[str, Any], Any], None]
+"""(parameters, gradients, state, step from 1, setting, numbers of the step, variant): changes parameters and state."""
 Meet = Callable[[list[Tensors], Any, Setting], Tensors]
 """The replicas' gradients → those that each of them updates with."""
 
@@ -96,9 +97,23 @@ def implementation(
         weights: Arrays, gradients: Tensors, state: dict[str, Any], step: int, numbers: Mapping[str, Any]
     ) -> None:
         with torch.no_grad():  # the tensors share their memory with the arrays
-            update(tensors(weights), gradients, state, step, setting, variant)
+            update(tensors(weights), gradients, state, step, setting, numbers, variant)
 
     return Implementation(gradients, change, synchronize)
+
+
+def rate_of(setting: Setting, numbers: Mapping[str, Any], rates: str) -> float:
+    """Return the learning rate of a step.
+
+    Args:
+        setting: The case.
+        numbers: Numbers of the step, whose `learning_rate` is that of the policy.
+        rates: `scheduled` for the rate of the policy; `first` for that of the first step, `full` for that after the
+            warm-up, which are mistakes.
+    """
+    if rates == "first":
+        return learning_rate(numbers, setting.learning_rate_policy, 0)
+    return float(numbers["warmup_learning_rate" if rates == "full" else "learning_rate"])
 
 
 def tensors(arrays: Arrays) -> Tensors:
@@ -116,6 +131,7 @@ def main(
     mistakes: Mapping[str, tuple[tuple[str, ...], Any]],
     chosen: Sequence[str],
     heavy: Sequence[str] = (),
+    rate_mistakes: Mapping[str, tuple[tuple[str, ...], Any]] | None = None,
 ) -> None:
     """Compute the chosen cases of a model's reference, and put them into the file of the reference.
 
@@ -132,6 +148,7 @@ def main(
         mistakes: Known mistake → the topologies in which it can be made (`alone`, `pair` or both), and its variant.
         chosen: Names of cases, or `none`; empty for all.
         heavy: Names of cases that take minutes and much memory: they have a single replica, and no mistakes.
+        rate_mistakes: Those that the learning-rate policy `warmup` shows, in place of `mistakes`.
     """
     path = next(iter(cases.values())).model.references
     assert path is not None, f"{model} has no references"
@@ -139,7 +156,8 @@ def main(
     for name in [name for name in chosen or cases if name != "none"]:
         print(f"{model} {name}", file=sys.stderr, flush=True)
         setting = cases[name]
-        known = {} if name in heavy else mistakes
+        is_constant = setting.learning_rate_policy == "constant"
+        known = {} if name in heavy else mistakes if is_constant else rate_mistakes or {}
         case = make_case(
             setting,
             implementation(setting, forward, meet, update, right),

@@ -102,7 +102,9 @@ def run(
             case = max_batch.begin_case(run_spec, store, loaded, registry)
         else:
             case = Case.begin(run_spec, store, loaded, registry)
-        result = execute(case, [case.prepare, case.measure, *([case.trace] if trace else [])])
+        result = execute(
+            case, [case.prepare, case.check_parity, case.measure, *([case.trace] if trace else [])]
+        )
         set_exit_code(result.exit_code)
     return result.raise_for_status() if raise_on_failure else result
 
@@ -181,7 +183,9 @@ def rerun(
     data.check_exists(spec.data)
     with controlling([spec], plugins) as set_exit_code, watching(progress) as displays:
         case = Case.begin(spec, store, Observers.load([*observers, *displays]), plugins)
-        repetition = execute(case, [partial(case.prepare, result.environment), case.measure])
+        repetition = execute(
+            case, [partial(case.prepare, result.environment), case.check_parity, case.measure]
+        )
         set_exit_code(repetition.exit_code)
     return repetition.raise_for_status() if raise_on_failure else repetition
 

@@ -814,6 +814,13 @@ BY_OTHER_CASES = (
         "layer1.0.conv1.weight",
         "resnet50",
     ),
+    Fault(
+        "FirstRate",
+        "the learning rate of the first step at every step, like a captured graph that holds it as a number",
+        "test_follows_other_references",
+        "the learning rate of the first step at every step",
+        "resnet50",
+    ),
 )
 """Faults of torch trainers that the default case cannot show."""
 

@@ -81,6 +81,12 @@ class FrozenResiduals(resnet50.ResNet50Trainer):
         return network
 
 
+class FirstRate(resnet50.ResNet50Trainer):
+    def set_learning_rate(self, rate):
+        self.first_rate = getattr(self, "first_rate", rate)
+        super().set_learning_rate(self.first_rate)
+
+
 class NoLabelSmoothing(resnet50.ResNet50Trainer):
     def loss(self, outputs, batch):
         return F.cross_entropy(outputs[0], batch["label"])

@@ -23,6 +23,7 @@ from dlperf_sdk.errors import (
     LostNode,
     OutOfMemory,
     RunFailed,
+    SpecError,
     Unavailable,
     UnknownName,
     UsageError,
@@ -32,7 +33,7 @@ from dlperf_sdk.execution.launch import launch
 from dlperf_sdk.execution.verification import exit_code
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.parity import cache, reference
-from dlperf_sdk.parity.evidence import follow_parity_run, plan_parity_run
+from dlperf_sdk.parity.evidence import describe_parity_run, follow_parity_run, plan_parity_run
 from dlperf_sdk.planning import bundle
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.plugins import Registry
@@ -127,6 +128,14 @@ def test_an_odd_number_of_replicas_is_inconclusive(place: Path) -> None:
     result = run("numpy", "mine", topology="1n3d", registry=registry(place), **QUICK)
     assert result.verdict("parity").outcome == "inconclusive"
     assert result.exit_code == 0
+
+
+def test_a_warm_up_is_compared_with_a_case_of_its_own() -> None:
+    plugins = Registry()
+    spec = RunSpec(framework="torch", model="resnet50", learning_rate_policy="warmup")
+    assert "case warmup, 4 steps" in describe_parity_run(make_plan(spec, plugins), plugins)
+    with pytest.raises(SpecError, match="The optimizer of linear has no warm-up"):
+        make_plan(RunSpec(framework="numpy", model="linear", learning_rate_policy="warmup"), plugins)
 
 
 def test_missing_reference_of_a_model_is_reported(place: Path) -> None:

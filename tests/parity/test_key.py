@@ -13,7 +13,7 @@ import pytest
 import toy_reference
 from dlperf_numpy.framework import Linear, NumPy
 
-from dlperf_sdk import Capabilities, RunSpec
+from dlperf_sdk import Capabilities, Optimizer, RunSpec
 from dlperf_sdk.environments import PreparedEnvironment
 from dlperf_sdk.launchers.local import Local
 from dlperf_sdk.parity import reference
@@ -53,6 +53,14 @@ class Elsewhere(Local):
     name = "elsewhere"
 
 
+class Ramped(Linear):
+    """The toy model with a warm-up."""
+
+    def optimizer(self, options, global_batch_size):
+        numbers = {"learning_rate": 0.1, "warmup_learning_rate": 0.1, "warmup_steps": 3}
+        return Optimizer("sgd", numbers, "this test")
+
+
 @pytest.fixture
 def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ParityRun]:
     """The parity run of a spec with these fields, on a machine that is always the same."""
@@ -60,6 +68,7 @@ def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     path = tmp_path / "mine.json"
     document = json.loads(path.read_text())
     document["tolerances"]["amp-bf16"] = document["tolerances"]["fp32"]
+    document["cases"]["warmup"] = {**document["cases"]["small"], "learning_rate_policy": "warmup"}
     path.write_text(json.dumps(document))
     reference.load.cache_clear()
     trained = {"able": "dlperf_numpy.worker:Linear"}
@@ -67,7 +76,7 @@ def asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     plugins = Registry(
         {
             "frameworks": {"able": Able},
-            "models": {"mine": type("Mine", (Linear,), fields)},
+            "models": {"mine": type("Mine", (Ramped,), fields)},
             "topologies": {"elsewhere": Elsewhere},
         }
     )
@@ -228,6 +237,7 @@ class TestSpecs:
         {"topology": "1n4d"},
         {"topology": "1n2d@elsewhere"},
         {"accumulation": 2},
+        {"learning_rate_policy": "warmup"},
         {"part": "compute"},
         {"options": {"lever": True}},
         {"env": {"OMP_WAIT_POLICY": "ACTIVE"}},
@@ -240,7 +250,6 @@ class TestSpecs:
         {"options": {"features": 3}},
         {"seed": 3},
         {"data": "synthetic-host"},
-        {"learning_rate_policy": "warmup"},
         {"protocol": "adaptive", "target": 0.05, "max_repeats": 9},
         {"canonical_steps": 7, "warmup": 3, "steps": 7, "repeats": 2},
         {"deadlines": {"step": 30.0}},

@@ -61,28 +61,36 @@ MISTAKES: dict[str, tuple[tuple[str, ...], Variant]] = {
     "every replica updates with the first replica's gradients": (("pair",), replace(RIGHT, meet="first")),
     "batch norm synchronized over the replicas": (("pair",), replace(RIGHT, synchronized=True)),
 }
+RATE_MISTAKES = {
+    name: (ALONE, replace(RIGHT, rates=variant.rates, rate_inside=variant.rate_inside))
+    for name, (_, variant) in resnet50.RATE_MISTAKES.items()
+}
+# The last modules have 2 × 2 positions. With a first shift of 0 the network is chaotic: changes of the weights that
+# are as small as rounding to float32 (6e-8) move the loss of the fourth step by 6 % (2 images, rate 1e-3). A rate
+# at which they move it by less than 1e-4 gives updates that float32 cannot represent. A ReLU that rounding flips
+# moves the first layers' updates by up to 3e-3.
+SMALL = {
+    "image_size": 107,
+    "num_classes": 100,
+    "first_shift": 1.0,
+    "learning_rate": 0.0003,
+    "weight_decay": 0.1,
+}
 CASES = {
-    # The last modules have 2 × 2 positions. With a first shift of 0 the network is chaotic: changes of the weights that
-    # are as small as rounding to float32 (6e-8) move the loss of the fourth step by 6 % (2 images, rate 1e-3). A rate
-    # at which they move it by less than 1e-4 gives updates that float32 cannot represent. A ReLU that rounding flips
-    # moves the first layers' updates by up to 3e-3.
-    "small": Setting(
-        InceptionV3(),
-        {
-            "image_size": 107,
-            "num_classes": 100,
-            "first_shift": 1.0,
-            "learning_rate": 0.0003,
-            "weight_decay": 0.1,
-        },
-        4,
-        noise_floor=5e-4,
-    ),
+    "small": Setting(InceptionV3(), SMALL, 4, noise_floor=5e-4),
     "auxiliary": Setting(
         InceptionV3(),
         {"auxiliary": True, "first_shift": 1.0, "learning_rate": 0.0003},
         2,
         noise_floor=5e-4,
+    ),
+    # The rate differs in the first three steps.
+    "warmup": Setting(
+        InceptionV3(),
+        {**SMALL, "warmup_steps": 3},
+        4,
+        noise_floor=5e-4,
+        learning_rate_policy="warmup",
     ),
 }
 AUXILIARY_WEIGHT = 0.4
@@ -310,4 +318,5 @@ if __name__ == "__main__":
         MISTAKES,
         sys.argv[1:],
         heavy=("auxiliary",),
+        rate_mistakes=RATE_MISTAKES,
     )

@@ -31,6 +31,10 @@ MISTAKES = {
         if variant.smoothing and not variant.stride_first and variant.momentum != 0.9
     },
 }
+RATE_MISTAKES = {
+    name: (topologies[:1], replace(variant, stride_first=True, smoothing=False))
+    for name, (topologies, variant) in resnet50.RATE_MISTAKES.items()
+}
 CASES = {
     name: attrs.evolve(setting, model=ResNet50V1())
     for name, setting in resnet50.CASES.items()
@@ -38,4 +42,14 @@ CASES = {
 }
 
 if __name__ == "__main__":
-    trajectory.main("resnet50-v1", CASES, forward, meet, update, RIGHT, MISTAKES, sys.argv[1:])
+    trajectory.main(
+        "resnet50-v1",
+        CASES,
+        forward,
+        meet,
+        update,
+        RIGHT,
+        MISTAKES,
+        sys.argv[1:],
+        rate_mistakes=RATE_MISTAKES,
+    )

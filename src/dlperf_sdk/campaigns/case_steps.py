@@ -77,6 +77,7 @@ def begin_case(session: Session, progress: CaseProgress) -> Case | None:
     before = read_environment(directory.store.directory / id / "environment.json") if progress.highest else {}
     with record_own_failures(case):
         case.prepare()
+        case.check_parity()
     changes = [*session.host_changes, *_environment_changes(case, before)] if progress.highest else []
     if changes:
         notes = [f"Between two of its repeats: {change}" for change in changes]

@@ -43,7 +43,7 @@ def main() -> int:
         spec = RunSpec.from_dict(request["spec"])
         case = Case.begin(spec, store, Observers.load(), Registry(), run_id=request["run_id"])
         # Evidence in the cache may be of another node, or of a time when this one was sound.
-        execute(case, [partial(case.prepare, use_cached_parity=False), case.measure])
+        execute(case, [case.prepare, partial(case.check_parity, use_cache=False), case.measure])
     except KeyboardInterrupt:
         return _INTERRUPTED
     except DlperfError as error:

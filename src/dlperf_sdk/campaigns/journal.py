@@ -199,9 +199,9 @@ def is_locked(path: Path) -> bool:
 
 
 def read_holder(path: Path) -> str:
-    """Return the process and the host that took the lock of the file `path` last, such as `process 123 on n1`.
+    """Return the process and the host that last locked the lock file `path`, as it names them: `process 123 on n1`.
 
-    Empty if the file cannot be read.
+    Return an empty text if the file cannot be read.
     """
     try:
         return path.read_text(encoding="utf-8", errors="replace")[:200].strip()

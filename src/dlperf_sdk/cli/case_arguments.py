@@ -22,7 +22,8 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
             `options`, has a list of its entries as typed.
 
     Raises:
-        UsageError: The arguments describe no case, or a flag has several values; also any subclass.
+        UsageError: The arguments describe no case, or a field has alternative values, such as `8,16`, which would be
+            several cases; also any subclass.
         PluginError: A plugin whose options are set cannot be used.
     """
     from dlperf_sdk.planning.spec_arguments import spec_from

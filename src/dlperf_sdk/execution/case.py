@@ -22,7 +22,6 @@ from dlperf_sdk.execution.prepare import check_parity, prepare_case
 from dlperf_sdk.execution.summarize import summarize
 from dlperf_sdk.execution.tracing import STEPS, take_trace
 from dlperf_sdk.hookspecs import Observers
-from dlperf_sdk.parity.evidence import REFERENCE_CASE
 from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.planning.secret_variables import conceal_secrets
 from dlperf_sdk.registry.plugins import Registry
@@ -84,14 +83,8 @@ class Case(CaseRecord):
             case._open_directory(results, resume=run_id is not None)
         return case
 
-    def prepare(
-        self,
-        environment_from: Environment | None = None,
-        reference_case: str | None = REFERENCE_CASE,
-        *,
-        use_cached_parity: bool = True,
-    ) -> None:
-        """Prepare the environment and the data of the case, then check its parity with the model's reference.
+    def prepare(self, environment_from: Environment | None = None) -> None:
+        """Prepare the environment and the data of the case.
 
         A `RunFailed`, or a lack of a resource such as memory or disk, is not raised: it becomes the case's failure,
         which ends the case. Does nothing for a case that was refused or has failed.
@@ -99,10 +92,6 @@ class Case(CaseRecord):
         Args:
             environment_from: The environment of an earlier result, to be rebuilt from its lock; None for the case's
                 own.
-            reference_case: Name of the model's reference case whose losses the trainer must follow; None skips the
-                parity check.
-            use_cached_parity: True to accept the evidence of an earlier parity run, which may have been on another
-                node of the launcher.
 
         Raises:
             KeyboardInterrupt: Ctrl-C was pressed; it is also recorded as the case's failure.
@@ -118,11 +107,31 @@ class Case(CaseRecord):
             prepared = prepare_case(self.plan, environment_from, self.report)
             self.record_environment(prepared.describe_environment())
             self._prepared = prepared
-            if reference_case is not None:
-                parity = check_parity(
-                    self.id, prepared, reference_case, self.registry, self.report, use_cache=use_cached_parity
+
+    def check_parity(self, reference_case: str | None = None, *, use_cache: bool = True) -> None:
+        """Check that the first steps of the trainer follow the model's reference.
+
+        Does nothing for a case that is not prepared or has failed. A failure of the parity run that would end the next
+        launch as well, such as a lost node, is not raised: it becomes the case's failure.
+
+        Args:
+            reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.
+            use_cache: True to accept the evidence of an earlier parity run, which may have been on another node of the
+                launcher.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C was pressed; it is also recorded as the case's failure.
+            PluginError: A plugin does not work.
+            StoreError: The evidence cannot be written.
+        """
+        if self._prepared is None or self.failure is not None:
+            return
+        with self.record_failures():
+            self.record_parity(
+                check_parity(
+                    self.id, self._prepared, reference_case, self.registry, self.report, use_cache=use_cache
                 )
-                self.record_parity(parity)
+            )
 
     def measure(self, attempt: int | None = None, deadline: float | None = None) -> None:
         """Take all repeats of the protocol, or only one, each in new processes.

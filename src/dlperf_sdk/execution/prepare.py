@@ -87,7 +87,7 @@ def prepare_case(plan: Plan, environment_from: Environment | None, report: Repor
 def check_parity(
     run_id: str,
     prepared: PreparedCase,
-    reference_case: str,
+    reference_case: str | None,
     registry: Registry,
     report: Report,
     *,
@@ -98,7 +98,7 @@ def check_parity(
     Args:
         run_id: Name of the case's run.
         prepared: The prepared case.
-        reference_case: Name of the case in the model's reference.
+        reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.
         registry: The plugins.
         report: Called with the stage `parity` and a line of progress.
         use_cache: True to accept the evidence of an earlier run.

@@ -247,7 +247,7 @@ def _record_parity(case: Case, environment: Environment, plain: Any) -> None:
     prepared = restore_prepared(case.plan, environment.python, environment.lock, environment.command)
     run = plan_parity_run(case.plan, prepared, environment.variables, case.registry, use_cache=False)
     if isinstance(run, ParityRun):
-        case.record_parity(make_unknown_parity("The stream contains no parity run."))
+        case.record_parity(make_unknown_parity(case.spec, "The stream contains no parity run."))
         run = attrs.evolve(run, cacheable=False)  # it took place on another machine
     case.record_parity(run)
 

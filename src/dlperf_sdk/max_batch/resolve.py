@@ -148,7 +148,7 @@ def _probe(
     name = None if run_id is None else f"largest-{run_id}"
     case = Case.begin(short_spec, None, Observers({}), registry, run_id=name)
     observers.notify("dlperf_stage", run_id=case.id, stage="batch-size", detail=f"trying {size:,} per device")
-    case.prepare(reference_case=None)
+    case.prepare()
     case.measure(deadline=None if math.isinf(deadline) else deadline)
     failure = case.failure
     if failure is not None and failure.kind != "out-of-memory":

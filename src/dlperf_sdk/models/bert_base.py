@@ -79,6 +79,11 @@ class BertBaseOptions:
         "Clip gradients to this global norm; 0 or none for no clipping.", 1.0, validator=optional(number())
     )
     learning_rate: float = workload("The rate, constant or after the warm-up.", 1e-4, validator=number())
+    warmup_steps: int = workload(
+        "Steps over which the learning-rate policy `warmup` raises the rate.",
+        10_000,
+        validator=whole_number(1, 1_000_000_000),
+    )
     weight_decay: float = workload(
         "Decoupled weight decay; layer norm and biases have none.", 0.01, validator=number()
     )
@@ -225,7 +230,7 @@ class BertBase(Model):
             numbers={
                 "learning_rate": options.learning_rate,
                 "warmup_learning_rate": options.learning_rate,
-                "warmup_steps": 10_000,
+                "warmup_steps": options.warmup_steps,
                 "beta1": 0.9,
                 "beta2": 0.999,
                 "epsilon": 1e-6,

@@ -74,6 +74,11 @@ class ResNet50Options:
     learning_rate: float | None = workload(
         "Instead of the recipe's rate, constant or after the warm-up.", None, validator=optional(number())
     )
+    warmup_steps: int | None = workload(
+        "Steps over which the learning-rate policy `warmup` raises the rate, instead of the recipe's eight epochs.",
+        None,
+        validator=optional(whole_number(1, 1_000_000_000)),
+    )
     momentum: float = workload("Momentum of SGD.", 0.875, validator=number(upper=1))
     weight_decay: float = workload(
         "L2 weight decay; batch norm and biases have none.", 1 / 32768, validator=number()
@@ -206,7 +211,8 @@ class ResNet50(Model):
             numbers={
                 "learning_rate": scaled_rate if options.learning_rate is None else options.learning_rate,
                 "warmup_learning_rate": full if options.learning_rate is None else options.learning_rate,
-                "warmup_steps": max(1, round(WARMUP_EPOCHS * IMAGENET_IMAGES / global_batch_size)),
+                "warmup_steps": options.warmup_steps
+                or max(1, round(WARMUP_EPOCHS * IMAGENET_IMAGES / global_batch_size)),
                 "momentum": options.momentum,
                 "weight_decay": options.weight_decay,
                 "clip_norm": None,

@@ -25,12 +25,15 @@ from dlperf_sdk.results.records import Failure
 from dlperf_sdk.results.result import FAIL, INCONCLUSIVE, NOT_APPLICABLE, Parity
 from dlperf_sdk.spec.data_source import DATA_SOURCES
 from dlperf_sdk.spec.part import PARTS
+from dlperf_sdk.spec.run_spec import RunSpec
 from dlperf_sdk.spec.values import DataSpec
 from dlperf_sdk.worker.dates import now
 from dlperf_sdk.worker.request import Request
 
 REFERENCE_CASE = "small"
-"""The case of a model's reference that every ordinary run is compared with."""
+"""The case of a model's reference that ordinary runs are compared with."""
+WARMUP_CASE = "warmup"
+"""The case that runs with the learning-rate policy `warmup` are compared with: the rate differs from step to step."""
 
 OWN_PREFIX = ("crashed", "timeout", "invalid-record")
 """Failures of a parity run that make its verdict fail. Other failures (no memory, a lost node) would end the next
@@ -59,6 +62,11 @@ class ParityRun:
     """False if the evidence must not serve other runs from here, because the run takes place on another machine."""
 
 
+def reference_case_of(spec: RunSpec) -> str:
+    """Return the name of the case in a model's reference that runs of a spec are compared with."""
+    return REFERENCE_CASE if spec.learning_rate_policy == "constant" else WARMUP_CASE
+
+
 def plan_parity_run(
     plan: Plan,
     environment: PreparedEnvironment,
@@ -66,7 +74,7 @@ def plan_parity_run(
     registry: Registry,
     on_progress: Callable[[str], None] = lambda text: None,
     *,
-    reference_case: str = REFERENCE_CASE,
+    reference_case: str | None = None,
     use_cache: bool = True,
 ) -> ParityRun | Parity:
     """Return the parity run to launch for a case, or the finished evidence, a `Parity`, if no run has to be launched.
@@ -77,7 +85,7 @@ def plan_parity_run(
         variables: Environment variables for the workers by name; a value of None passes on the value on the node.
         registry: The plugins.
         on_progress: Called with a line of text about the run or the cached evidence.
-        reference_case: Name of the case in the model's reference.
+        reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.
         use_cache: True to accept evidence of an earlier run from the cache, unless it fails the comparison.
 
     Returns:
@@ -90,6 +98,7 @@ def plan_parity_run(
         PluginError: The model's plugin cannot be loaded, or a package of the worker half is not installed as Python
             files.
     """
+    reference_case = reference_case or reference_case_of(plan.spec)
     reference = _reference(plan, registry, reference_case)
     if isinstance(reference, _Obstacle):
         return _make_parity_without_trajectory(reference.outcome, reference_case, reference.detail)
@@ -194,9 +203,9 @@ def evaluate_parity(run: ParityRun, attempt: Mapping[str, Any]) -> Parity:
     return _make_parity(comparison, records, run, made_at)
 
 
-def make_unknown_parity(detail: str) -> Parity:
-    """Return a `Parity` with the outcome `inconclusive`; the sentence `detail` says why there is no evidence."""
-    return _make_parity_without_trajectory(INCONCLUSIVE, REFERENCE_CASE, detail)
+def make_unknown_parity(spec: RunSpec, detail: str) -> Parity:
+    """Return a `Parity` of a spec with the outcome `inconclusive`; `detail` says why it has no evidence."""
+    return _make_parity_without_trajectory(INCONCLUSIVE, reference_case_of(spec), detail)
 
 
 def _compare_records(run: ParityRun, records: Sequence[ParityRecord]) -> Comparison:
@@ -219,15 +228,16 @@ def describe_parity_run(plan: Plan, registry: Registry) -> str:
         UnknownName: There is no such model.
         PluginError: The model's plugin cannot be loaded.
     """
-    reference = _reference(plan, registry, REFERENCE_CASE)
+    name = reference_case_of(plan.spec)
+    reference = _reference(plan, registry, name)
     if isinstance(reference, _Obstacle):
         return f"none: {reference.detail}"
-    of_case, replicas = reference.cases[REFERENCE_CASE], plan.spec.topology.devices
+    of_case, replicas = reference.cases[name], plan.spec.topology.devices
     possible = expected_trajectories(of_case, plan.spec.executed.strategy, replicas)
     if isinstance(possible, Comparison):
         return f"none: {possible.detail}"
     return (
-        f"a separate run before the first repeat, or a cached one: case {REFERENCE_CASE}, {of_case.steps} steps of "
+        f"a separate run before the first repeat, or a cached one: case {name}, {of_case.steps} steps of "
         f"{of_case.batch_size} samples per device, compared with float64"
     )
 
@@ -271,7 +281,7 @@ def _plan(plan: Plan, registry: Registry, reference: Reference, case: str) -> Pl
         "accumulation": _accumulation(spec.accumulation, of_case),
         "device": plan.device,
         "data": DataSpec(DATA_SOURCES.default),
-        "learning_rate_policy": "constant",
+        "learning_rate_policy": of_case.learning_rate_policy,
         "seed": of_case.seed,
         "protocol": "quick",
         "canonical_steps": of_case.steps,

@@ -72,6 +72,8 @@ class ReferenceCase:
     """Seed of the canonical weights and batches."""
     steps: Annotated[int, Schema(minimum=1, maximum=100_000)]
     """Steps of each trajectory."""
+    learning_rate_policy: Annotated[str, Schema(enum=["constant", "warmup"])]
+    """The policy by which the learning rate of each step follows from the optimizer's numbers."""
     noise: Mapping[ParameterName, Deviation]
     """Parameter or running mean → deviation of float32 from float64 in one implementation, relative to its norm; absent
     below a millionth."""

@@ -180,6 +180,10 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
             f"{_MOST_DEVICES:,}."
         )
     framework, description = chosen.framework, chosen.description
+    if spec.learning_rate_policy == "warmup" and "warmup_steps" not in description.optimizer.numbers:
+        raise SpecError(
+            f"The optimizer of {spec.model} has no warm-up; choose the learning-rate policy constant."
+        )
     optimizer = {
         "kind": description.optimizer.kind,
         "policy": spec.learning_rate_policy,

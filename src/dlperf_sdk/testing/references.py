@@ -31,6 +31,7 @@ from dlperf_sdk.documents import schema
 from dlperf_sdk.interfaces.model import Model, entry_to_dict
 from dlperf_sdk.parity.reference import REFERENCE_VERSION
 from dlperf_sdk.worker import canonical
+from dlperf_sdk.worker.schedule import learning_rate
 
 STEPS = 4
 """Steps of each trajectory."""
@@ -55,6 +56,8 @@ class Setting:
     """Seed of the canonical weights and batches."""
     noise_floor: float = 0.0
     """Least deviation of float32 of an update, where a single run may deviate less by chance."""
+    learning_rate_policy: str = "constant"
+    """Learning-rate policy, `constant` or `warmup`."""
 
     @property
     def resolved(self) -> Any:
@@ -128,7 +131,7 @@ class Implementation:
     layers, such as synchronized batch norm, connect them."""
     update: Callable[[Arrays, Arrays, dict[str, Any], int, Mapping[str, Any]], None]
     """`update(weights, gradients, state, step, numbers)` changes weights and state in place. Steps count from 1; the
-    state is empty at first."""
+    state is empty at first; `learning_rate` in the numbers is that of the step."""
     synchronize: Callable[[Sequence[Arrays], Mapping[str, Any]], Arrays] = average_gradients
     """`synchronize(gradients, numbers)` combines the replicas' gradients."""
 
@@ -167,7 +170,8 @@ def train(
         for of_replica, result in zip(losses, passes, strict=True):
             of_replica.append(float(result.loss))
         combined = implementation.synchronize([result.gradients for result in passes], numbers)
-        implementation.update(weights, combined, state, step, numbers)
+        rate = learning_rate(numbers, setting.learning_rate_policy, step - 1)
+        implementation.update(weights, combined, state, step, {**numbers, "learning_rate": rate})
         if step == 1:
             updates = {name: weights[name].astype("float64") - values for name, values in before.items()}
             means = [_in_float64(result.running_means) for result in passes]
@@ -221,6 +225,7 @@ def make_case(
         "batch_size": setting.batch_size,
         "seed": setting.seed,
         "steps": STEPS,
+        "learning_rate_policy": setting.learning_rate_policy,
         "noise": noise,
         "alone": [_describe(trajectory)[0] for trajectory in alone],
         "pair": [] if pair is None else _describe(pair),

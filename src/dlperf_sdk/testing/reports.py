@@ -75,7 +75,7 @@ class Reports(Training):
         if (refused := self.refusal(spec)) is not None:
             pytest.skip(f"not on this machine: {refused}")
         case = Case.begin(spec, ResultStore(tmp_path), Observers.load(()), self.registry)
-        case.prepare(reference_case=None)
+        case.prepare()
         self.skip_if_unfinished(case.failure)
         assert case.failure is None, f"{describe(spec)} could not be prepared: {case.failure}"
         case.trace()

@@ -128,7 +128,7 @@ class FrameworkSubject(FrameworkChoice):
         """
         self._skip_unfinished("run", spec)
         case = self._begin_case(spec, observers)
-        case.prepare(reference_case=None)
+        case.prepare()
         case.measure()
         result = case.conclude()
         self._note_unfinished("run", spec, result.failure.traceback if result.failure else None)
@@ -147,7 +147,8 @@ class FrameworkSubject(FrameworkChoice):
             self.skip_if_unfinished(self._unsupported.get(key))
             self._skip_unfinished("parity", spec)
             case = self._begin_case(spec, ())
-            case.prepare(reference_case=self.reference_case(spec))
+            case.prepare()
+            case.check_parity(self.reference_case(spec))
             if case.parity is None:
                 self.skip_if_unfinished(case.failure)
                 pytest.fail(f"{describe(spec)} could not be prepared: {case.failure}")

@@ -46,9 +46,6 @@ from dlperf_sdk.errors import SpecError
 from dlperf_sdk.interfaces.model import Input, Model, Optimizer, Parameter, Term
 from dlperf_sdk.spec.fields import check_boolean, number, optional, whole_number, workload
 
-WARMUP_STEPS = 10_000
-"""Steps of the learning rate policy `warmup`: our own number, since tf_cnn_benchmarks has no warm-up for this model."""
-
 
 @frozen
 class InceptionV3Options:
@@ -73,6 +70,11 @@ class InceptionV3Options:
     )
     learning_rate: float | None = workload(
         "Instead of the recipe's rate, constant or after the warm-up.", None, validator=optional(number())
+    )
+    warmup_steps: int = workload(
+        "Steps over which the learning-rate policy `warmup` raises the rate; tf_cnn_benchmarks has no warm-up.",
+        10_000,
+        validator=whole_number(1, 1_000_000_000),
     )
     momentum: float = workload("Momentum of SGD.", 0.9, validator=number(upper=1))
     weight_decay: float = workload(
@@ -185,7 +187,7 @@ class InceptionV3(Model):
             numbers={
                 "learning_rate": rate,
                 "warmup_learning_rate": rate,
-                "warmup_steps": WARMUP_STEPS,
+                "warmup_steps": options.warmup_steps,
                 "momentum": options.momentum,
                 "weight_decay": options.weight_decay,
                 "clip_norm": None,
