@@ -91,10 +91,10 @@ CASES = {
         noise_floor=5e-3,
     ),
     "full": Setting(ResNet50(), {"learning_rate": 0.01}, 4),
-    # The rate differs in the first three steps.
+    # With three steps of warm-up, rounding decides about a ReLU at zero, and moves the last loss by 1.6e-4.
     "warmup": Setting(
         ResNet50(),
-        {"image_size": 64, "learning_rate": 0.01, "weight_decay": 0.01, "warmup_steps": 3},
+        {"image_size": 64, "learning_rate": 0.01, "weight_decay": 0.01, "warmup_steps": 2},
         4,
         learning_rate_policy="warmup",
     ),

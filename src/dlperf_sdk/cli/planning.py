@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -82,6 +82,7 @@ class Outline:
 
     def _case(self) -> Labels:
         plan, spec, protocol, workload = self.plan, self.plan.spec, self.plan.protocol, self.plan.workload
+        options = {**plan.model_options, **plan.framework_options}
         repeats = f"{protocol.repeats} repeats"
         if protocol.target is not None:
             repeats = (
@@ -98,11 +99,11 @@ class Outline:
             (
                 ("Batch", batch),
                 ("Parameters", f"{workload.parameters:,}, in {format_count(len(plan.parameters), 'tensor')}"),
-                ("Step", f"a step {PARTS[spec.part].step}"),
+                *([] if spec.part == PARTS.default else [("Step", f"a step {PARTS[spec.part].step}")]),
                 ("FLOPs", f"{quantity(workload.flops_per_sample, 'FLOP')} per sample and training step"),
-                ("Optimizer", _format_assignments(plan.optimizer)),
+                ("Optimizer", _format_assignments(_without_none(plan.optimizer))),
                 ("", Cell(str(workload.optimizer.get("source", "")), "quiet")),
-                ("Options", _format_assignments({**plan.model_options, **plan.framework_options}) or "none"),
+                ("Options", _format_assignments(_without_none(options)) or "none"),
                 ("Compiler", f"{spec.compiler}; strategy {spec.strategy}, layout {spec.layout}"),
                 ("Data", str(spec.data) if self.folder is None else f"{spec.data}: {self.folder}"),
                 (
@@ -115,12 +116,11 @@ class Outline:
                     "Deadlines",
                     ", ".join(f"{phase} {seconds:g} s" for phase, seconds in plan.deadlines.items()),
                 ),
-                ("Samplers", ", ".join(plan.samplers) or "none"),
             )
         )
 
     def _environment(self) -> Labels:
-        environment, spec = self.plan.environment, self.plan.spec
+        environment, spec, programs = self.plan.environment, self.plan.spec, self.plan.required_programs
         if spec.python and not is_version(spec.python):
             method = f"the interpreter {spec.python}"
         else:
@@ -134,7 +134,7 @@ class Outline:
             ("Environment", method),
             ("Python", environment.python),
             ("Requirements", ", ".join(environment.requirements) or "none"),
-            ("Programs", ", ".join(self.plan.required_programs) or "none"),
+            *([("Programs", ", ".join(programs))] if programs else []),
             (
                 "Lock",
                 "shipped with the plugin"
@@ -238,8 +238,12 @@ def _of_how_many(items: Sequence[object]) -> str:
     return "" if len(items) <= _SHOWN else f": {_SHOWN} of {len(items):,}, all of them with --json"
 
 
-def _format_assignments(values: Any) -> str:
-    pairs = ", ".join(f"{name} = {'none' if value is None else value}" for name, value in values.items())
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _format_assignments(values: Mapping[str, Any]) -> str:
+    pairs = ", ".join(f"{name} = {value}" for name, value in values.items())
     return _on_one_line(pairs)
 
 

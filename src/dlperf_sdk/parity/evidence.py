@@ -33,7 +33,7 @@ from dlperf_sdk.worker.request import Request
 REFERENCE_CASE = "small"
 """The case of a model's reference that ordinary runs are compared with."""
 WARMUP_CASE = "warmup"
-"""The case that runs with the learning-rate policy `warmup` are compared with: the rate differs from step to step."""
+"""The case that runs with the learning-rate policy `warmup` are compared with: the rate rises in its first steps."""
 
 OWN_PREFIX = ("crashed", "timeout", "invalid-record")
 """Failures of a parity run that make its verdict fail. Other failures (no memory, a lost node) would end the next
