@@ -938,3 +938,19 @@ def test_other_shells_accept_their_completion(dlperf, tmp_path, shell):
         pytest.skip(f"{shell} is not installed here")
     (tmp_path / "script").write_text(dlperf("completion", shell)[1])
     subprocess.run([shell, "-n", "script"], cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize(
+    "words", [("query", "select count(*) from results"), ("query",), ("history",), ("history", "--json")]
+)
+def test_commands_on_a_store_report_results_that_cannot_be_read(dlperf, stored, tmp_path, words):
+    stored()
+    paths = [f"dlperf-results/2025010{number}T000000Z-damaged/result.json" for number in (1, 2)]
+    for number, path in enumerate(paths):
+        stored(id=path.split("/")[1])
+        (tmp_path / path).write_text("{")
+        code, out, err = dlperf(*words)
+        assert code == 0 and "damaged" not in out
+        (line,) = err.splitlines()
+        assert line.startswith(f"Left out: {number + 1} result")
+        assert paths[0] in line and "`unreadable`" in line

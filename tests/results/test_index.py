@@ -166,8 +166,11 @@ def test_a_result_that_cannot_be_read_is_in_a_table_of_its_own(store):
     put(store, "b")
     (store.directory / "b" / "result.json").write_text("{")
     assert ids(store) == ["a"]
-    ((id, error),) = query(store, "select * from unreadable").rows
+    answer = query(store, "select * from unreadable")
+    ((id, error),) = answer.rows
     assert id == "b"
+    assert answer.unreadable == query(store, ALL).unreadable == (str(store.directory / "b" / "result.json"),)
+    assert Index(store).describe_tables().unreadable == answer.unreadable
     assert "is not valid JSON" in error
 
 

@@ -226,6 +226,7 @@ def test_an_older_version_is_refused_until_it_is_upgraded(store, server, url, da
     database.upgrade()
     assert database.query("select * from results").rows == everything.rows[:1]
     assert "is damaged" in database.query("select error from unreadable where id = 'b'").rows[0][0]
+    assert database.query(ALL).unreadable == (f"b in {database.location}",)
     assert upload(store, database).sent == []
 
 

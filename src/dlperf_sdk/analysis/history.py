@@ -15,11 +15,13 @@ from packaging.version import InvalidVersion, Version
 
 from dlperf_sdk.analysis.change_points import MIN_VALUES, find_change_points
 from dlperf_sdk.errors import UnknownName
-from dlperf_sdk.interfaces.database import Store
+from dlperf_sdk.interfaces.database import Answer, Store
 from dlperf_sdk.worker.estimate import median
 
 MOST_RUNS = 1000
 """Runs of a case that its history has, the newest."""
+ALL_RUNS = "SELECT * FROM results"
+"""Query that selects what histories are made of."""
 TIME = "time"
 VERSIONS = ("framework_version", "sdk_version")
 _CASE = ("case_key", "case_name", "hardware")
@@ -139,18 +141,7 @@ class History:
 
 
 def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
-    """Return the histories of all cases in a store, sorted by name.
-
-    A case has one history for each hardware, unit and estimator of its runs. If `order` is a label that none of these
-    runs has, the history has no runs.
-
-    Args:
-        store: The store with the results.
-        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order of
-            their first runs. Runs without the version or label are left out.
-
-    Returns:
-        The histories; empty if the store has no results and `order` is no label.
+    """Return the histories of all cases in a store, as `make_histories` does of the answer to `ALL_RUNS`.
 
     Raises:
         StoreError: The store cannot be read.
@@ -158,7 +149,26 @@ def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
         UnknownName: `order` is neither `time` nor one of `VERSIONS`, and no run has such a label.
         KeyboardInterrupt: A signal ended the query.
     """
-    answer = store.query("SELECT * FROM results")
+    return make_histories(store.query(ALL_RUNS), order)
+
+
+def make_histories(answer: Answer, order: str = TIME) -> tuple[History, ...]:
+    """Return the histories of all cases in a store, sorted by name.
+
+    A case has one history for each hardware, unit and estimator of its runs. If `order` is a label that none of these
+    runs has, the history has no runs.
+
+    Args:
+        answer: The store's answer to the query `ALL_RUNS`.
+        order: Order of the runs: `time`; one of `VERSIONS`; or the name of a label, whose values are in the order of
+            their first runs. Runs without the version or label are left out.
+
+    Returns:
+        The histories; empty if the store has no results and `order` is no label.
+
+    Raises:
+        UnknownName: `order` is neither `time` nor one of `VERSIONS`, and no run has such a label.
+    """
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for values in answer.rows:
         row = dict(zip(answer.columns, values, strict=True))

@@ -11,7 +11,7 @@ import attrs
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.common_flags import STORE
-from dlperf_sdk.cli.output import write_file
+from dlperf_sdk.cli.output import say_unreadable, write_file
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.errors import StoreError, UnknownName, UsageError
 from dlperf_sdk.folders import RESULTS
@@ -54,13 +54,15 @@ def history(
     One case is shown in full; several cases are shown as a table. Change points are computed from the ranks of the
     valid runs' throughputs, so a single unusual run is not reported as a change.
     """
-    from dlperf_sdk.analysis.history import load_histories
+    from dlperf_sdk.analysis.history import ALL_RUNS, make_histories
     from dlperf_sdk.exchange.databases import open_store
     from dlperf_sdk.reports import history as blocks
     from dlperf_sdk.results.run_places import explain_absence
 
     with closing(open_store(store)) as results:
-        matches = _select(load_histories(results, order), words)
+        answer = results.query(ALL_RUNS)
+    say_unreadable(answer.unreadable)
+    matches = _select(make_histories(answer, order), words)
     histories = [history for history in matches if history.runs]
     if not histories:
         raise StoreError(explain_absence(results.location))

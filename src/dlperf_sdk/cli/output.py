@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,17 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
         emit({"file": str(file), "bytes": len(data)})
     else:
         say(f"{os.fspath(file)}: {len(data):,} bytes")
+
+
+def say_unreadable(unreadable: Sequence[str]) -> None:
+    """Report on standard error how many results of a store cannot be read, and the first of them; nothing if none."""
+    if unreadable:
+        first = f"; the first is {unreadable[0]}" if len(unreadable) > 1 else f": {unreadable[0]}"
+        say(
+            f"Left out: {format_count(len(unreadable), 'result')} that cannot be read{first}. In `dlperf query`, the "
+            "table `unreadable` has the reasons.",
+            "yellow",
+        )
 
 
 def say_uploaded(uploaders: Iterable[Uploader]) -> None:

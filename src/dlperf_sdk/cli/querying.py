@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from dlperf_sdk.cli.common_flags import STORE
-from dlperf_sdk.cli.output import write_text
+from dlperf_sdk.cli.output import say_unreadable, write_text
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, show
 from dlperf_sdk.documents.json_values import format_value
 from dlperf_sdk.errors import UsageError
@@ -46,6 +46,7 @@ def query(
         raise UsageError("--json prints an object, and --format csv is another: leave one out.")
     with closing(open_store(store)) as results:
         answer = results.describe_tables() if sql is None else results.query(sql, _LARGEST)
+    say_unreadable(answer.unreadable)
     _check_values(answer)
     if common.json:
         emit({"columns": list(answer.columns), "rows": [list(row) for row in answer.rows]})

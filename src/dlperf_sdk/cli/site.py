@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 
 from dlperf_sdk.cli.common_flags import STORE, switch
+from dlperf_sdk.cli.output import say_unreadable
 from dlperf_sdk.cli.screen import AS_USUAL, Common, command, emit, say
 from dlperf_sdk.folders import RESULTS
 
@@ -52,8 +53,10 @@ def site(
         written = write_site(
             results, output, reports, Redaction(redact_local, make_local_redactor) if redact else None
         )
+    say_unreadable(written.unreadable)
     if common.json:
-        emit({"index": str(output / "index.html"), **attrs.asdict(written)})
+        sizes = attrs.asdict(written, filter=attrs.filters.exclude("unreadable"))
+        emit({"index": str(output / "index.html"), **sizes})
     else:
         say(
             f"{output / 'index.html'}: {format_count(written.cases, 'case')}, "

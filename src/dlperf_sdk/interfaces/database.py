@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 @frozen
 class Answer:
-    """Rows that a query selects, with the names of their columns."""
+    """Rows that a query selects, with the names of their columns, and the results that no query selects."""
 
     columns: tuple[str, ...]
     """Names of the columns, in the order of each row."""
     rows: tuple[tuple[str | int | float | bool | None, ...], ...]
     """The selected rows, in the order of the query; empty if it selects none."""
+    unreadable: tuple[str, ...] = ()
+    """Results of the store that cannot be read, by the name of their run: the path of the file, or the run and the
+    database."""
 
 
 class Version(NamedTuple):

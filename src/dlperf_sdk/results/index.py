@@ -17,6 +17,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from dlperf_sdk.errors import DlperfError, StoreError
 from dlperf_sdk.folders import follow_links, private_cache
 from dlperf_sdk.interfaces.database import Answer, Store, Version
@@ -66,11 +68,12 @@ class Index(Store):
             KeyboardInterrupt: A signal ended the query.
         """
         with closing(_updated_index(self.results)) as index:
+            unreadable = self._list_unreadable(index)
             index.set_authorizer(_allow_reading)
             index.set_progress_handler(lambda: None, _STEPS_BETWEEN_SIGNALS)
             index.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE)
             try:
-                return read_answer(index.execute(sql), largest)
+                return evolve(read_answer(index.execute(sql), largest), unreadable=unreadable)
             except (sqlite3.Error, sqlite3.Warning) as error:
                 if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                     raise KeyboardInterrupt from error  # SQLite has taken the signal handler's exception for its own
@@ -93,7 +96,7 @@ class Index(Store):
                 and no result of its own. Or the index cannot be used.
         """
         with closing(_updated_index(self.results)) as index:
-            return _SqliteTables(index).describe()
+            return evolve(_SqliteTables(index).describe(), unreadable=self._list_unreadable(index))
 
     def load(self, run_id: str) -> Result:
         """Return the result of the run `run_id` from its directory. Its records are read when they are first used.
@@ -105,6 +108,9 @@ class Index(Store):
             DocumentError: The result cannot be read, is corrupt, or is of another major version.
         """
         return self.results.load(self.results.find_run(run_id))
+
+    def _list_unreadable(self, index: sqlite3.Connection) -> tuple[str, ...]:
+        return tuple(f"{self.location}/{id}/result.json" for id in _SqliteTables(index).list_unreadable())
 
 
 class _SqliteTables(Tables):

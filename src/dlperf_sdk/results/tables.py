@@ -114,6 +114,13 @@ class Tables(ABC):
         ]
         return Answer(("table", "column", "type", "description"), tuple(described))
 
+    def list_unreadable(self) -> list[str]:
+        """Return the names of the runs in the table `unreadable`, sorted.
+
+        Errors of the database's client are raised unchanged.
+        """
+        return [id for (id,) in self.connection.execute("SELECT id FROM unreadable ORDER BY id")]
+
     def delete(self, ids: Iterable[str]) -> None:
         """Delete all rows of the runs named in `ids` from the tables in `TABLES` and from the table `files`.
 

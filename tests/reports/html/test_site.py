@@ -52,6 +52,8 @@ def test_there_is_a_page_per_case_and_a_report_per_selected_run(store, written):
     assert "−10.0 % on 2025-01-11" in index
     assert "framework_version 2.4 → 2.5" in index
     assert "1 result" in index  # that cannot be read
+    (unreadable,) = size.unreadable
+    assert unreadable.endswith("/20250101T000000Z-unreadable/result.json")
     assert store.location not in index
 
 
@@ -145,6 +147,17 @@ def test_each_report_is_redacted(store, tmp_path):
     reports = [path.read_text(encoding="utf-8") for path in (output / "runs").iterdir()]
     assert len(reports) == 8
     assert all("made anonymous" in report for report in reports)
+
+
+def test_the_command_reports_results_that_cannot_be_read(tmp_path, capsys):
+    results = ResultStore(tmp_path / "store")
+    for name in ("a", "b"):
+        results.open_run(name).write_result(a_result(id=name))
+    (results.directory / "b" / "result.json").write_text("{")
+    assert main(["site", str(results.directory), "--output", str(tmp_path / "site")]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"Left out: 1 result that cannot be read: {results.directory}/b/result.json. ")
+    assert "1 case" in second
 
 
 def test_no_page_has_a_name_of_a_host_or_user(tmp_path):

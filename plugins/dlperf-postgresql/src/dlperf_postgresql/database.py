@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 import psycopg
+from attrs import evolve
 
 from dlperf_postgresql.connection import (
     LOST_SECONDS,
@@ -97,7 +98,7 @@ class PostgresqlDatabase(ResultDatabase):
                 (`STATEMENT_SECONDS`), or would do something other than read.
             StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
-        return self._read(lambda connection: _select(connection, sql, largest))
+        return self._read(lambda connection: self._complete(_select(connection, sql, largest), connection))
 
     def describe_tables(self) -> Answer:
         """Return a row for each column that a query can name, in the order of the tables, then of their columns.
@@ -107,7 +108,9 @@ class PostgresqlDatabase(ResultDatabase):
         Raises:
             StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
-        return self._read(lambda connection: PostgresqlTables(connection).describe())
+        return self._read(
+            lambda connection: self._complete(PostgresqlTables(connection).describe(), connection)
+        )
 
     def load(self, run_id: str) -> Result:
         """Return the result of the run `run_id`, with its records.
@@ -196,6 +199,11 @@ class PostgresqlDatabase(ResultDatabase):
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def _complete(self, answer: Answer, connection: psycopg.Connection) -> Answer:
+        """Return an answer with the results that cannot be read."""
+        names = PostgresqlTables(connection).list_unreadable()
+        return evolve(answer, unreadable=tuple(f"{name} in {self.location}" for name in names))
 
     def _read(self, work: Callable[[psycopg.Connection], _Value]) -> _Value:
         """Return what a function reads, in a transaction that cannot write."""

@@ -31,7 +31,7 @@ _NOT_TEXTS = ("id", "key", "started_at")
 
 @frozen
 class Site:
-    """Size of a site that was written."""
+    """Size of a site that was written, and the results that it lacks."""
 
     cases: int
     """Number of pages of cases."""
@@ -39,6 +39,8 @@ class Site:
     """Number of reports on runs."""
     bytes: int
     """Size of all files in bytes."""
+    unreadable: tuple[str, ...]
+    """Results of the store that cannot be read, as in `dlperf_sdk.interfaces.database.Answer`."""
 
 
 @frozen
@@ -80,10 +82,8 @@ def write_site(
     histories = load_histories(store)
     if not histories:
         raise StoreError(explain_absence(store.location))
-    unreadable = [
-        (str(name), str(reason).replace(f"{store.location}/", ""))
-        for name, reason in store.query("SELECT id, error FROM unreadable").rows
-    ]
+    answer = store.query("SELECT id, error FROM unreadable")
+    unreadable = [(str(name), str(reason).replace(f"{store.location}/", "")) for name, reason in answer.rows]
     script = render.plot_script()  # it may fail, and then no part of a site is left
     with explain_os_errors(output, "-o"):
         _prepare(output)
@@ -102,7 +102,7 @@ def write_site(
         writer.write("index.html", render.document(index_page(histories, unreadable), _LIBRARY))
         for path in earlier - writer.paths:
             path.unlink()
-    return Site(len(histories), len(links), writer.bytes)
+    return Site(len(histories), len(links), writer.bytes, answer.unreadable)
 
 
 class _Writer:
