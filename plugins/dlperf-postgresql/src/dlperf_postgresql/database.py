@@ -98,7 +98,7 @@ class PostgresqlDatabase(ResultDatabase):
                 (`STATEMENT_SECONDS`), or would do something other than read.
             StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
-        return self._read(lambda connection: self._complete(_select(connection, sql, largest), connection))
+        return self._answer(lambda connection: _select(connection, sql, largest))
 
     def describe_tables(self) -> Answer:
         """Return a row for each column that a query can name, in the order of the tables, then of their columns.
@@ -108,9 +108,7 @@ class PostgresqlDatabase(ResultDatabase):
         Raises:
             StoreError: The database cannot be used, has no results yet, or its tables are of another version.
         """
-        return self._read(
-            lambda connection: self._complete(PostgresqlTables(connection).describe(), connection)
-        )
+        return self._answer(lambda connection: PostgresqlTables(connection).describe())
 
     def load(self, run_id: str) -> Result:
         """Return the result of the run `run_id`, with its records.
@@ -200,10 +198,15 @@ class PostgresqlDatabase(ResultDatabase):
             self._connection.close()
             self._connection = None
 
-    def _complete(self, answer: Answer, connection: psycopg.Connection) -> Answer:
+    def _answer(self, work: Callable[[psycopg.Connection], Answer]) -> Answer:
         """Return an answer with the results that cannot be read."""
-        names = PostgresqlTables(connection).list_unreadable()
-        return evolve(answer, unreadable=tuple(f"{name} in {self.location}" for name in names))
+
+        def read(connection: psycopg.Connection) -> Answer:
+            # First: a query can change settings of its transaction, such as where tables are looked up.
+            names = PostgresqlTables(connection).list_unreadable()
+            return evolve(work(connection), unreadable=tuple(f"{name} in {self.location}" for name in names))
+
+        return self._read(read)
 
     def _read(self, work: Callable[[psycopg.Connection], _Value]) -> _Value:
         """Return what a function reads, in a transaction that cannot write."""
