@@ -193,7 +193,7 @@ def test_invalid_port_range_is_refused(options):
     assert options(ports="40000-40100").ports == "40000-40100"
 
 
-@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)"])
+@pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "a;b", "$(x)", "u@-oProxyCommand=x", "u@", "@n"])
 def test_what_is_no_host_is_never_handed_to_ssh(job, host):
     with pytest.raises(Unavailable, match="not a name or address of a host"):
         ssh.Ssh().agent_commands(job(HostOptions(hosts=f"n1,{host}")))
@@ -227,7 +227,9 @@ def test_run_names_of_campaigns_are_recognized(framework):
             "hostfile=/nowhere/hosts",
             "The hosts file /nowhere/hosts cannot be read: No such file or directory.",
         ),
-        ("hostfile=/", "The hosts file / cannot be read: Is a directory."),
+        ("hostfile=/", "The hosts file / is not a file, but a directory, a pipe or a device."),
+        ("hostfile=FOLDER/pipe", "/pipe is not a file, but a directory, a pipe or a device."),
+        ("hostfile=FOLDER/large", "/large is larger than 4194304 bytes"),
         ("hostfile=~nobody-of-that-name/hosts", "The hosts cannot be read: "),
         ("hostfile=FOLDER/odd", "/odd:3: '$(id)' is not a name or address of a host."),
         ("hostfile=FOLDER/binary", "/binary is not a text file: "),
@@ -237,6 +239,8 @@ def test_mistake_in_the_hosts_is_a_usage_error(tmp_path, capsys, command, hosts,
     """The exit code is that of a usage, and nothing has been started or made."""
     (tmp_path / "odd").write_text("# mine\nn1\n$(id) slots=8\n")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    os.mkfifo(tmp_path / "pipe")
+    os.truncate(os.open(tmp_path / "large", os.O_CREAT | os.O_WRONLY), 1 << 32)
     words = ["numpy", "linear", "--topology", "2n1d@ssh", "--set", hosts.replace("FOLDER", str(tmp_path))]
     output = [] if command == ("plan",) else ["--output", str(tmp_path / "store")]
     assert main([*command, *words, *output]) == 2

@@ -123,6 +123,7 @@ def test_a_larger_topology_is_refused(name, shape):
         ({**SLURM, "SLURM_STEP_NUM_TASKS": "7"}, "--ntasks-per-node=N"),
         ({**SLURM, "SLURM_LOCALID": "4"}, "--ntasks-per-node=N"),
         ({**SLURM, "SLURM_STEP_NUM_NODES": "0"}, "neither one per device"),
+        ({**OPENMPI, "OMPI_COMM_WORLD_SIZE": "9999996"}, "9,999,996 processes .* it may have 100,000"),
         ({**BY_HAND, "WORLD_SIZE": "4"}, "4 processes .* of 2 nodes with 4 devices each"),
     ],
 )

@@ -21,6 +21,8 @@ from dlperf_sdk.worker.agent.exchange import Channel, Exchange, await_sending
 
 Place = tuple[int, int]
 """Number of the node, and local rank on it."""
+_MOST_CPUS = 1 << 16
+"""Numbers of processors are smaller."""
 _DISMISS = 5.0
 """Seconds for the last message to reach the members."""
 
@@ -241,9 +243,11 @@ class Crew:
             return next((member for member in self._members.values() if member.channel is channel), None)
 
     def _admit(self, channel: Channel, hello: Mapping[str, Any]) -> bool:
-        """Take a process into the crew; False if it is of another job, or its place is taken."""
-        with contextlib.suppress(KeyError, TypeError, ValueError):
+        """Take a process into the crew; False if the message is malformed, or its place is taken or not of this job."""
+        with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             node, local_rank = map(int, hello["seat"])
+            if not (0 <= node < self.seat.nodes and 0 <= local_rank < self.seat.local_size):
+                return False
             member = Member(
                 (node, local_rank),
                 str(hello["host"]),
@@ -251,6 +255,8 @@ class Crew:
                 hello["devices"],
                 channel,
             )
+            if not all(0 <= cpu < _MOST_CPUS for cpu in member.cpus):
+                return False
             with self._condition:
                 if hello["job"] != self.hello["job"] or member.place in self._members or self._is_closed:
                     return False

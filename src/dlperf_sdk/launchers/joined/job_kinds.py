@@ -110,6 +110,10 @@ OPTIONAL = ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR")
 """Variables that a job without a program need not set: they follow from the topology."""
 
 
+MOST_PROCESSES = 100_000
+"""Maximum number of processes of a job, as many as a topology may have devices."""
+
+
 @frozen
 class Seat:
     """The place of a process in its job."""
@@ -198,6 +202,8 @@ def read_seat(kind: JobKind, environ: Mapping[str, str], nodes: int, devices_per
         )
     numbers = {name: _number(name, environ[name]) for name in needed if name in environ}
     rank, size = numbers[kind.rank], numbers[kind.size]
+    if size > MOST_PROCESSES:
+        raise ValueError(f"The job has {size:,} processes ({kind.size}); it may have {MOST_PROCESSES:,}.")
     if kind.nodes:
         local_size = (
             size // numbers[kind.nodes] if numbers[kind.nodes] and not size % numbers[kind.nodes] else 0
