@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from dlperf_sdk.documents.json_values import DEEPEST, check_plain, format_value
 from dlperf_sdk.errors import DocumentError
+from dlperf_sdk.worker.json_memory import excess_memory
 
 LARGEST_SPEC = 1024 * 1024
 """Maximum size in bytes of a file that was written by hand or by a generator of campaigns."""
@@ -26,10 +27,6 @@ _LARGEST_BY_HAND = 256 * 1024
 """Maximum size in bytes of a file in TOML or YAML, whose parsers take 20 to 100 times as long as that of JSON."""
 _MOST_MEMORY = 448 * 1024 * 1024
 """Maximum memory in bytes for a document in JSON: its bytes, its text, and its values."""
-_BYTES_OF = {b"{": 240, b"[": 96, b",": 64, b":": 64}
-"""Character → maximum memory in bytes that Python needs for what it stands for: an object, an array, a value."""
-_WIDE = re.compile(rb"[\xf0-\xf4]")
-"""First byte of a character that makes Python store a text in four bytes per character."""
 _PART = r"""(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')"""
 _DEEP_KEY = re.compile(rf"""(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*\.[ \t]*{_PART}){{{DEEPEST}}}""")
 """A key of TOML with more parts than any document has levels. Its parser takes time that is quadratic in the parts."""
@@ -136,11 +133,8 @@ def check_memory(data: bytes, source: str) -> None:
     Raises:
         DocumentError: It would need more than 448 MiB.
     """
-    if len(data) * (1 + 2 * 4 + max(_BYTES_OF.values())) <= _MOST_MEMORY:
-        return
-    width = 1 if data.isascii() else 4 if _WIDE.search(data) else 2
-    memory = len(data) * (1 + 2 * width) + sum(data.count(mark) * size for mark, size in _BYTES_OF.items())
-    if memory > _MOST_MEMORY:
+    memory = excess_memory(data, _MOST_MEMORY)
+    if memory:
         raise DocumentError(
             f"{source} would take about {memory // 2**20} MiB of memory when read; a document may take "
             f"{_MOST_MEMORY // 2**20} MiB."

@@ -6,7 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dlperf_sdk.worker.agent.link import LONGEST_LINE
+from dlperf_sdk.worker.agent.link import LONGEST_LINE, MOST_MEMORY
+from dlperf_sdk.worker.json_memory import excess_memory
 
 SILENCE_TIMEOUT = 15.0
 """Seconds without an event after which agent 0 counts as lost; it sends a heartbeat every two."""
@@ -51,8 +52,10 @@ class LineBuffer:
 def parse_event(line: bytes) -> dict[str, Any] | None:
     """Return the event on a line of agent 0's stream; None for any other line, such as one of a launcher's own tools.
 
-    An event is a JSON object whose key `event` has a text.
+    An event is a JSON object whose key `event` has a text, and which takes at most 1 GiB of memory (`MOST_MEMORY`).
     """
+    if excess_memory(line, MOST_MEMORY):
+        return None
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from dlperf_sdk.worker import memory
 SETTLE = 1.0
 """Seconds to wait for further failures after the first one: the cause is not always reported first."""
 
-_CAUSES = (
+KINDS = (
     "out-of-memory",
     "unsupported",
     "unavailable",
@@ -140,7 +140,7 @@ def explain_worker_failure(
         failed = failure("invalid-record", message % (name, phase, why_no_record))
     else:
         return None
-    if failed.get("kind") not in _CAUSES:
+    if failed.get("kind") not in KINDS:
         message = "%s reported a failure of an unknown kind, %.40r: its record breaks the protocol."
         failed = failure("invalid-record", message % (name, failed.get("kind")))
     return dict(failed, phase=failed.get("phase") or phase, node=exit["node"], rank=exit["rank"])
@@ -214,6 +214,4 @@ def select_cause(failures: List[Dict[str, Any]]) -> Dict[str, Any]:
     Raises:
         ValueError: There is no failure, or one has a kind that is not in this list, such as `interrupted`.
     """
-    return min(
-        failures, key=lambda failure: (_CAUSES.index(failure["kind"]), failure.get("type") is not None)
-    )
+    return min(failures, key=lambda failure: (KINDS.index(failure["kind"]), failure.get("type") is not None))

@@ -210,8 +210,12 @@ def pair():
 
 @pytest.mark.parametrize(
     "output",
-    [b"{}", b"not json\n", b"\xff\n", b"[1]\n", b"3\n", b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n"],
-    ids=["unfinished", "text", "bytes", "array", "number", "deep"],
+    [
+        *(b"{}", b"not json\n", b"\xff\n", b"[1]\n", b"3\n", b'{"a": NaN}\n'),
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"\n",
+        b'{"a": [' + b"[]," * (link.MOST_MEMORY // 160) + b"[]]}\n",
+    ],
+    ids=["unfinished", "text", "bytes", "array", "number", "NaN", "deep", "memory"],
 )
 def test_invalid_message_closes_the_connection(output):
     ours, theirs = pair()
@@ -374,6 +378,78 @@ def test_a_malformed_message_ends_in_a_typed_failure(lead, monkeypatch, message)
     assert events[-1]["status"] in FAILURES
     assert events[-1]["failure"]["kind"] == events[-1]["status"]
     assert events[-1]["failure"]["message"]
+
+
+FORGED = {
+    "no event": {"event": None},
+    "event of another kind": {"event": ["hello"]},
+    "event of the coordinator": {"event": "agents-ready", "nodes": []},
+    "failure of no kind": {"event": "exhausted", "failure": {"kind": "ok", "message": "All is well."}},
+    "failure of nothing": {"event": "exhausted", "failure": 5},
+    "failure without a message": {"event": "failed", "failure": {"kind": "crashed"}},
+    "progress of nothing": {"event": "progress", "attempt": 1},
+    "part without records": {"event": "ended"},
+    "records that are none": part(records=[3]),
+    "too many processes": part(exits=[{}] * 1000),
+    "less than no logs": part(logs=-1),
+    "endless logs": part(logs=10**9),
+    "log that is too long": {"event": "log", "attempt": 1, "name": "rank-0", "text": "x" * 40_000},
+}
+
+
+@pytest.mark.parametrize("message", FORGED.values(), ids=FORGED.keys())
+def test_a_malformed_message_is_a_failure_of_its_node(lead, monkeypatch, message):
+    monkeypatch.setattr(coordinator_module, "SILENCE", 0.5)
+    address, events, leader = lead(nodes=2)
+    nodes = [Node(address, 0), Node(address, 1)]
+    ready(*nodes)
+    nodes[1].say(**message)
+    nodes[0].ordered("end")
+    nodes[0].say(**part(records=[]))
+    join(leader, 8)
+    failure = events[-1]["failure"]
+    assert (events[-1]["status"], failure["kind"], failure["node"]) == ("invalid-record", "invalid-record", 1)
+    assert failure["message"].startswith("Malformed message from node 1: ")
+    assert "Check " in failure["message"]
+
+
+def test_a_node_cannot_blame_another_one(lead, monkeypatch):
+    monkeypatch.setattr(coordinator_module, "SILENCE", 0.5)
+    address, events, leader = lead(nodes=2)
+    nodes = [Node(address, 0), Node(address, 1)]
+    ready(*nodes)
+    nodes[1].say(event="exhausted", failure={"kind": "unavailable", "message": "No disk.", "node": 0})
+    nodes[0].ordered("end")
+    nodes[0].say(**part(records=[]))
+    join(leader, 8)
+    assert (events[-1]["failure"]["message"], events[-1]["failure"]["node"]) == ("No disk.", 1)
+
+
+def test_a_second_agent_of_a_node_is_refused(lead):
+    """A scheduler may start an agent twice; the second one's address must not replace the first one's."""
+    address, _, leader = lead(nodes=2)
+    first = Node(address, 1)
+    while 1 not in leader._roster._hellos:
+        time.sleep(0.01)
+    assert next(Node(address, 1, address="10.0.0.7").orders, None) is None
+    nodes = [Node(address, 0), first]
+    assert [order["nodes"]["1"]["host"] for order in ready(*nodes)] == ["127.0.0.1"] * 2
+    for node in nodes:
+        node.say(**part())
+    join(leader)
+
+
+def test_more_logs_than_announced_are_dropped(lead):
+    address, events, leader = lead(nodes=1)
+    node = Node(address, 0)
+    ready(node)
+    log = {"event": "log", "attempt": 1, "name": "rank-0"}
+    node.say(**log, text="before the part")
+    node.say(**part(logs=1))
+    node.say(**log, text="announced")
+    node.say(**log, text="another one")
+    join(leader)
+    assert [event["text"] for event in events if event["event"] == "log"] == ["announced"]
 
 
 @pytest.mark.parametrize("hello", [{"facts": None}, {"facts": {}, "address": None}])

@@ -22,7 +22,7 @@ LONG = "x" * 2**24
 @pytest.fixture
 def nodes():
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        yield roster.Roster(Tree(2), listener, "5" * 64, lambda: None)
+        yield roster.Roster(Tree(2), 8, listener, "5" * 64, lambda: None)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ class Agents:
             nodes._branches.exchange.add(link.Link(nodes._listener.accept()[0]))
             self.sockets.append(theirs)
             self.readers.append(theirs.makefile("rb"))
-            theirs.sendall(link.encode({"event": "hello", "node": node}))
+            theirs.sendall(link.encode({"event": "ready", "node": node, "trainers": 1}))
         assert {nodes.next(60)["node"], nodes.next(60)["node"]} == {0, 1}
 
     def read(self, node):
@@ -71,7 +71,7 @@ def test_a_node_is_silent_once_the_inbox_is_empty(nodes):
     now = time.monotonic()
     nodes._branches._last_messages[1] = now - 10 * branches.SILENCE
     nodes._branches.exchange.complete_until = now
-    nodes._inbox.put({"event": "ready", "node": 0})
+    nodes._inbox.put({"event": "ready", "node": 0, "trainers": 1})
     assert nodes.next(60)["event"] == "ready"
     with pytest.raises(Failed) as error:
         nodes.next(60)
@@ -84,7 +84,7 @@ def test_a_slow_receiver_delays_neither_the_others_nor_the_clock(nodes, agents):
     for order in orders:
         nodes.order(order)
     assert [agents.read(1), agents.read(1)] == orders
-    agents.sockets[1].sendall(link.encode({"event": "ready", "node": 1}))
+    agents.sockets[1].sendall(link.encode({"event": "ready", "node": 1, "trainers": 1}))
     assert nodes.next(60)["node"] == 1
     assert not nodes._branches._channels[0].is_idle()
     assert [agents.read(0), agents.read(0)] == orders
@@ -103,7 +103,7 @@ def test_signs_of_life_do_not_pile_up_before_a_slow_receiver(nodes, agents):
 
 
 def test_a_message_in_small_pieces_and_several_at_once(nodes, agents):
-    line = link.encode({"event": "ready", "node": 0, "text": LONG[:1000]})
+    line = link.encode({"event": "ready", "node": 0, "trainers": 1, "text": LONG[:1000]})
     for first in range(0, len(line), 100):
         agents.sockets[0].sendall(line[first : first + 100])
     agents.sockets[0].sendall(line + line)
@@ -115,9 +115,9 @@ def test_node_with_an_invalid_message_is_disconnected_alone(nodes, agents, data,
     monkeypatch.setattr(link, "LONGEST_LINE", 1000)
     agents.sockets[0].sendall(data)
     assert set(agents.readers[0]) <= {link.encode(BEAT)}
-    agents.sockets[1].sendall(link.encode({"event": "hello", "node": 1, "time": "noon"}))
+    agents.sockets[1].sendall(link.encode({"event": "ready", "node": 1, "trainers": 1, "time": "noon"}))
     seen = []
-    while "hello" not in seen:
+    while "ready" not in seen:
         try:
             seen.append(nodes.next(60)["event"])
         except Failed as failed:
@@ -127,3 +127,13 @@ def test_node_with_an_invalid_message_is_disconnected_alone(nodes, agents, data,
 def test_a_value_that_json_does_not_have_is_refused_at_once(nodes, agents):
     with pytest.raises(ValueError, match="not JSON compliant"):
         nodes.order({"do": math.nan})
+
+
+def test_a_flood_of_messages_waits_in_the_connection(nodes, agents, monkeypatch):
+    monkeypatch.setattr(roster, "_MOST_WAITING", 10)
+    line = link.encode({"event": "ready", "node": 0, "trainers": 1, "text": "x" * 100_000})
+    agents.sockets[0].settimeout(1)
+    with pytest.raises(TimeoutError):
+        for _ in range(1000):
+            agents.sockets[0].sendall(line)
+    assert nodes._inbox.qsize() < 20

@@ -121,13 +121,14 @@ class Branches:
         await_sending(list(self._channels.values()), deadline)
 
     def _receive(self, channel: Channel, message: Dict[str, Any]) -> bool:
-        """Take a message from below; False if its node's messages do not come over this link."""
+        """Take a message from below; False if its node's messages come over another link."""
         node = message.get("node")
         branch = self._tree.branch(node, self._root) if type(node) is int else None
         if branch is None or branch != (node if channel.node is None else channel.node):
             return False
+        if self._channels.setdefault(branch, channel) is not channel:
+            return False  # another agent of the node is connected
         channel.node = branch
-        self._channels.setdefault(branch, channel)
         self.note_message(branch)
         return self._deliver(message)
 

@@ -29,6 +29,10 @@ PARITY = 0
 """The number of the parity run among the attempts; measured attempts are counted from 1."""
 _ITS_OWN = ("crashed", "timeout", "invalid-record")
 """Kinds of failure of a parity run that concern it alone: the measured attempts may still succeed."""
+_PROCESSES_PER_DEVICE = 8
+"""Maximum number of processes per device of a node, its services included."""
+_SERVICES = 64
+"""Maximum number of further processes of a node."""
 BEAT = 2.0
 """Seconds between two heartbeats to the controller, which takes fifteen seconds without one for a loss."""
 
@@ -59,9 +63,13 @@ class Coordinator(threading.Thread):
         self._emitted = 0.0
         self._logs: List[Dict[str, Any]] = []
         """Pieces of logs of this attempt that have not been forwarded."""
+        self._outstanding: Dict[int, int] = {}
+        """Number of a node that has handed in its part → pieces of its logs that have not arrived."""
         self._expected_logs = 0
+        """The sum of these pieces."""
         self.port: int = listener.getsockname()[1]
-        self._roster = Roster(Tree(request.nodes, fan_out), listener, secret, self._beat)
+        most_processes = _PROCESSES_PER_DEVICE * request.devices_per_node + _SERVICES
+        self._roster = Roster(Tree(request.nodes, fan_out), most_processes, listener, secret, self._beat)
 
     def run(self) -> None:
         """Run the case to its end: gather the nodes, run the attempts, emit every event, and send `quit` to the nodes.
@@ -145,7 +153,7 @@ class Coordinator(threading.Thread):
         failures: List[Dict[str, Any]] = []
         parts: List[Dict[str, Any]] = []
         started = False
-        self._logs = []
+        self._logs, self._outstanding, self._expected_logs = [], {}, 0
         try:
             prepared = self._prepare(attempt)
             started = True
@@ -159,7 +167,6 @@ class Coordinator(threading.Thread):
         outcome = {
             key: [item for part in parts for item in part[key]] for key in ("records", "exits", "series")
         }
-        self._expected_logs = sum(part["logs"] for part in parts)
         failures += [failure for part in parts for failure in part["failures"]]
         cause = select_cause(failures) if failures else None
         outcome["records"].sort(key=lambda record: record.get("rank", 0))
@@ -245,7 +252,7 @@ class Coordinator(threading.Thread):
         settle: Optional[float] = None
         while len(parts) < self.request.nodes:
             timeout = 1.0 if settle is None else max(0.0, settle - time.monotonic())
-            message = self._roster.next(timeout) or {"event": "silence"}
+            message = self._roster.next(timeout) or {"event": "silence", "node": None}
             event = message["event"]
             if event in ("worker-started", "progress"):
                 if attempt != PARITY:
@@ -259,10 +266,8 @@ class Coordinator(threading.Thread):
             elif event == "failed":
                 failures.append(message["failure"])
                 settle = settle or time.monotonic() + SETTLE
-            elif event == "ended":
-                parts.append(message)
-            elif event == "log":
-                self._logs.append(message)
+            else:
+                self._take_part(message, parts)
             served = bool(serving) and len(parts) == self.request.nodes - serving
             if served or (settle is not None and time.monotonic() >= settle):
                 self._roster.order({"do": "end"})
@@ -278,10 +283,23 @@ class Coordinator(threading.Thread):
             except Failed as failed:
                 failures.append(failed.failure)
                 continue
-            if message is not None and message["event"] == "ended":
-                parts.append(message)
-            elif message is not None and message["event"] == "log":
-                self._logs.append(message)
+            if message is not None:
+                self._take_part(message, parts)
+
+    def _take_part(self, message: Dict[str, Any], parts: List[Dict[str, Any]]) -> None:
+        """Take what a node hands in at the end of an attempt: one part, then as many pieces of logs as the part says.
+
+        More of them are dropped.
+        """
+        node = message["node"]
+        if message["event"] == "ended" and node not in self._outstanding:
+            parts.append(message)
+            self._outstanding[node] = message["logs"]
+            self._expected_logs += message["logs"]
+        elif message["event"] == "log" and self._outstanding.get(node, 0) > 0:
+            self._outstanding[node] -= 1
+            self._expected_logs -= 1
+            self._logs.append(message)
 
     def _receive_logs(self) -> Iterator[Dict[str, Any]]:
         """Yield the pieces of the logs of the attempt that is over, until all have come or none comes any more.
@@ -289,11 +307,10 @@ class Coordinator(threading.Thread):
         Raises:
             Failed: A node is lost.
         """
-        for _ in range(self._expected_logs):
+        while self._logs or self._expected_logs:
             while not self._logs:
                 message = self._roster.next(SILENCE)
                 if message is None:
                     return
-                if message["event"] == "log":
-                    self._logs.append(message)
+                self._take_part(message, [])
             yield self._logs.pop(0)

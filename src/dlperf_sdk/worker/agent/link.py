@@ -9,16 +9,27 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
+from dlperf_sdk.worker.json_memory import excess_memory
+
 LONGEST_LINE = 128 * 1024 * 1024
 """Maximum number of bytes of a message; a peer that sends more is disconnected."""
 LONGEST_PROOF = 1024
 """Maximum number of bytes that a peer may send in one message before it has proved that it holds the secret."""
+MOST_MEMORY = 1024 * 1024 * 1024
+"""Maximum memory in bytes for a message, estimated before it is parsed: numbers of `LONGEST_LINE` bytes take less."""
 SILENCE = 15.0
 """Seconds without a heartbeat after which the other side counts as lost. Each side sends one every two seconds."""
 FindRelay = Callable[[Any], Optional[List[Any]]]
 """A function that takes what a peer sent as a node's number, and returns address and port of the relay to which that
 node's agent connects; None if there is none yet."""
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError("%s is not a JSON number" % name)
+
+
+_DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
 class Link:
@@ -96,9 +107,14 @@ def encode(message: Dict[str, Any]) -> bytes:
 
 
 def parse(line: bytes) -> Optional[Dict[str, Any]]:
-    """Return the message on a line; None if the line has no line feed, or is not a JSON object."""
+    """Return the message on a line; None if the line is none.
+
+    A message is an object in JSON without NaN and infinity, followed by a line feed. It takes at most `MOST_MEMORY`.
+    """
+    if not line.endswith(b"\n") or excess_memory(line, MOST_MEMORY):
+        return None
     try:
-        message = json.loads(line.decode()) if line.endswith(b"\n") else None
+        message = _DECODER.decode(line.decode())
     except (ValueError, RecursionError):
         return None
     return message if isinstance(message, dict) else None

@@ -8,9 +8,12 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 from dlperf_sdk.worker.agent import preflight
 from dlperf_sdk.worker.agent.branches import Branches
 from dlperf_sdk.worker.agent.link import SILENCE
+from dlperf_sdk.worker.agent.messages import check_message
 from dlperf_sdk.worker.agent.tree import Tree
 from dlperf_sdk.worker.failures import Failed, failure
 
+_MOST_WAITING = 4096
+"""While so many messages wait in the inbox, nothing is read from the nodes: this bounds the memory."""
 _LOSSES = {"gone": "has gone", "silent": "has not been heard for %.0f s" % SILENCE}
 """Events that report the loss of a node → what happened to it."""
 
@@ -20,17 +23,32 @@ class Roster:
 
     Args:
         tree: The tree in which the nodes are connected.
+        most_processes: Maximum number of processes that a node may have.
         listener: The socket at which agents connect.
         secret: The bundle's secret.
         while_waiting: Called at least once a second while the roster waits for messages.
     """
 
     def __init__(
-        self, tree: Tree, listener: socket.socket, secret: str, while_waiting: Callable[[], None]
+        self,
+        tree: Tree,
+        most_processes: int,
+        listener: socket.socket,
+        secret: str,
+        while_waiting: Callable[[], None],
     ) -> None:
         self._tree, self._listener, self._while_waiting = tree, listener, while_waiting
-        self._branches = Branches(tree, 0, listener, secret, self._receive, self._find_relay)
+        self._most_processes = most_processes
         self._inbox: "queue.Queue[Dict[str, Any]]" = queue.Queue()
+        self._branches = Branches(
+            tree,
+            0,
+            listener,
+            secret,
+            self._receive,
+            self._find_relay,
+            lambda: self._inbox.qsize() >= _MOST_WAITING,
+        )
         self._relays: Dict[int, List[Any]] = {}
         """Number of each node that has started a relay → the relay's address and port."""
         self._shortages: Dict[int, str] = {}
@@ -171,7 +189,8 @@ class Roster:
 
         Raises:
             Failed: A node's connection is lost, or the node has been silent for `SILENCE` (15) seconds; it is raised
-                once for each such node. It is also raised if a node's agent ran out of a resource.
+                once for each such node. It is also raised if a node's agent ran out of a resource, or has sent a
+                malformed message.
         """
         end = time.monotonic() + timeout
         while True:
@@ -183,7 +202,12 @@ class Roster:
                 if now >= end:
                     return None
                 continue
-            event, node = message["event"], message["node"]
+            node = message["node"]
+            try:
+                check_message(message, self._most_processes)
+            except ValueError as error:
+                raise Failed(self._malformed(node, error)) from error
+            event = message["event"]
             if event in _LOSSES:
                 raise self._lost(node, _LOSSES[event])
             self._connected.add(node)
@@ -213,6 +237,13 @@ class Roster:
         message = "The agent of %s %s. The other nodes' workers were ended; finished repeats are kept."
         return Failed(failure("lost-node", message % (self.name(node), reason), None, node))
 
+    def _malformed(self, node: int, error: ValueError) -> Dict[str, Any]:
+        message = (
+            "Malformed message from %s: %s. Check the records of the plugin, and what else runs on that node with this "
+            "run's bundle, which has its secret."
+        )
+        return failure("invalid-record", message % (self.name(node), error), None, node)
+
     def _receive(self, message: Dict[str, Any]) -> bool:
         """Take a message from the thread that serves the links."""
         if message.get("event") == "relay":
@@ -221,8 +252,8 @@ class Roster:
         if message.get("event") == "shortage":
             self._shortages[message["node"]] = str(message.get("text"))
             return True
-        if isinstance(message.get("time"), float):
-            message["skew"] = preflight.clock_offset(message["time"])
+        time_there = message.get("time")
+        message["skew"] = preflight.clock_offset(time_there) if isinstance(time_there, float) else None
         self._inbox.put(message)
         return True
 
