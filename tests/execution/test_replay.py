@@ -340,6 +340,24 @@ def test_truncated_stream_is_a_failed_run_with_its_finished_repeats(told, tmp_pa
     assert len(result.repeats) <= 2
 
 
+def test_a_success_without_all_repeats_is_a_failure(told, tmp_path):
+    """As of a stream that claims 100,000 repeats, or from which an attempt was cut."""
+    claimed = [dict(event) for event in told]
+    claimed[0] = {**claimed[0], "spec": {**claimed[0]["spec"], "repeats": 100_000}}
+    result = ingested(claimed, tmp_path / "claimed")
+    assert (result.failure.kind, len(result.repeats), result.stopping) == ("invalid-record", 2, None)
+    assert result.failure.message.startswith("The stream reports success after 2 of 100,000 repeats")
+    last = max(i for i, event in enumerate(told) if event["event"] == "attempt-ended")
+    result = ingested([*told[:last], *told[last + 1 :]], tmp_path / "cut")
+    assert (result.failure.kind, len(result.repeats)) == ("invalid-record", 1)
+
+
+def test_a_repeat_that_ends_twice_is_a_failure(told, tmp_path):
+    result = ingested([*told[:-2], attempt(told), *told[-2:]], tmp_path)
+    assert (result.failure.kind, [repeat.attempt for repeat in result.repeats]) == ("invalid-record", [1, 2])
+    assert result.failure.message == "Repeat 1 of the stream ends twice."
+
+
 def test_lines_are_not_endless(tmp_path, monkeypatch):
     monkeypatch.setattr(link, "LONGEST_LINE", 50)
     (tmp_path / "events.jsonl").write_bytes(b"short\n" + b"x" * 60)

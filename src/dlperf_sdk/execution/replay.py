@@ -294,20 +294,26 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> str | None:
 
     Raises:
         LostNode: The stream stops before the run's end.
+        InvalidRecord: An event breaks the protocol, a repeat ends twice, or the run succeeded with too few repeats.
         DocumentError: The run ended before it started.
     """
-    stored = list(case.repeats)
+    stored, ended = list(case.repeats), set[int]()
     diagnostics = ""
     for event in events:
         if event["event"] == "diagnostics":
             diagnostics = str(event.get("text"))
             continue
         repeat = next((repeat for repeat in stored if repeat.attempt == event.get("attempt")), None)
+        if event["event"] == "attempt-ended" and isinstance(attempt := event.get("attempt"), int):
+            if attempt in ended:
+                raise InvalidRecord(f"Repeat {attempt} of the stream ends twice.")
+            ended.add(attempt)
         if event["event"] == "parity-ended" or repeat is None:
             case.record_event(event)
         elif event["event"] == "attempt-ended":
             _check_equal(event, repeat, case.id)
         if event["event"] == "ended":
+            _check_complete(case)
             if "time" not in event:
                 return None
             finished = _read_time(event)
@@ -315,6 +321,20 @@ def _take(case: Case, events: Iterable[dict[str, Any]]) -> str | None:
                 raise DocumentError(f"The run ended at {finished}, before it started at {case.started_at}.")
             return finished
     raise LostNode(f"The stream stops in the middle of the run. {diagnostics}".strip())
+
+
+def _check_complete(case: Case) -> None:
+    """Check that a run without a failure has taken the repeats that its protocol requires.
+
+    Raises:
+        InvalidRecord: It has taken fewer.
+    """
+    if case.failure is None and case.stopping() is None:
+        protocol = case.spec.resolved_protocol()
+        raise InvalidRecord(
+            f"The stream reports success after {len(case.repeats)} of {protocol.repeats:,} repeats; the others are "
+            "missing from it. Finished repeats are kept. Carry the stream over again, or run the bundle again."
+        )
 
 
 def _check_equal(event: Mapping[str, Any], stored: Repeat, run_id: str) -> None:
