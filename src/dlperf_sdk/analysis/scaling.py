@@ -48,8 +48,8 @@ def speedup(
 ) -> Scaled:
     """Divide the throughput of a case by that of the same case on the baseline's topology.
 
-    Weak scaling keeps the batch size per device, strong scaling the global batch size. A single device may use no
-    strategy: it is the baseline of every strategy.
+    Weak scaling keeps the batch size per device, strong scaling the global batch size. A case on a single
+    device is a baseline for every strategy.
 
     Args:
         case: The case whose throughput is divided.
@@ -62,7 +62,7 @@ def speedup(
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
-        AnalysisError: A source has no valid throughput.
+        AnalysisError: `case` or one of the candidates has no valid throughput.
         SpecError: The text of the baseline's topology is malformed.
     """
     if scaling not in _FIXED:
@@ -113,7 +113,7 @@ def efficiency(
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
-        AnalysisError: A source has no valid throughput.
+        AnalysisError: `case` or one of the candidates has no valid throughput.
         SpecError: The text of the baseline's topology is malformed.
     """
     scaled = speedup(case, candidates, scaling=scaling, baseline=baseline)

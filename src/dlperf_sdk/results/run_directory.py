@@ -134,11 +134,11 @@ class RunDirectory:
         """Write the attempts of the result's repeats that are not stored yet, and then `result.json`.
 
         If two repeats have the same attempt number, as in a result that combines several runs, `result.json` has
-        all records, and no attempt is written.
+        all records, and no attempt is written. Records that are not in memory are read from the runs' directories.
 
         Raises:
-            DocumentError: The result breaks its own schema, or records that must be copied cannot be read; or the
-                result holds a value that JSON cannot represent.
+            DocumentError: The result breaks its own schema or holds a value that JSON cannot represent, or such records
+                cannot be read.
             StoreError: A file cannot be written.
         """
         numbers = attempts_of(result.repeats)

@@ -84,7 +84,7 @@ class SteadyState:
 
     @property
     def is_steady(self) -> bool:
-        """True if the deviations from the last three quarters, from the last half and from the straight line are small.
+        """True if three of `deviations` are small: those from the last three quarters, the last half, and the line.
 
         The deviation from the window's last quarter is too noisy to be considered. The line is fitted to all steps.
         """
