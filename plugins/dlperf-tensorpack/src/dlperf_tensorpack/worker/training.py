@@ -108,7 +108,7 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return a list of `batches`, which has a dict of NumPy arrays for each replica. A session copies them later."""
+        """Return a list of `batches`, which has a dict of NumPy arrays per replica. A session copies them later."""
         return list(batches)
 
     def load_resident_batches(self):
