@@ -190,6 +190,53 @@ def test_events_before_the_time_limit_are_kept(job, monkeypatch):
         next(stream)
 
 
+def test_a_stream_that_comes_faster_than_it_is_taken_waits(job, monkeypatch):
+    """Such as the logs of thousands of ranks; all arrive, and at most so many lines wait."""
+    monkeypatch.setattr(events, "_MOST_WAITING", 10_000)
+    sent, taken, most = 0, 0, 0
+
+    def lines():
+        nonlocal sent, most
+        for _ in range(1000):
+            sent, most = sent + 1, max(most, sent - taken)
+            yield json.dumps({"event": "log", "text": "x" * 1000}).encode()
+        yield b'{"event": "ended", "status": "ok", "failure": null}'
+
+    class Fast(Local):
+        @contextmanager
+        def launch(self, job):
+            yield lines()
+
+    for event in events.launch_events(Fast(), job(None)):
+        taken += event["event"] == "log"
+    assert (sent, taken) == (1000, 1000)
+    assert most < 20
+
+
+def test_after_its_end_a_stream_is_read_and_dropped(job, monkeypatch):
+    """Otherwise an agent that writes could not end; the lines before were not taken."""
+    monkeypatch.setattr(events, "_MOST_WAITING", 10)
+    all_sent = threading.Event()
+
+    def lines():
+        for _ in range(1000):
+            yield b'{"event": "agents-ready", "nodes": []}'
+        all_sent.set()
+
+    class Fast(Local):
+        @contextmanager
+        def launch(self, job):
+            try:
+                yield lines()
+            finally:
+                assert all_sent.wait(60)
+
+    stream = events.launch_events(Fast(), job(None))
+    next(stream)
+    assert not all_sent.wait(0.1)
+    stream.close()
+
+
 def test_a_long_line_is_a_sign_of_life_before_it_is_complete(tmp_path):
     length = 4 * 1024 * 1024
     program = f"import sys; sys.stdout.write(chr(123) + 'x' * {length} + chr(10))"

@@ -129,6 +129,14 @@ def test_inside_an_allocation_a_plan_has_a_step_and_no_script(fake, monkeypatch,
     assert [command[0] for command in plan["commands"]] == ["srun"]
 
 
+@pytest.mark.parametrize("nodes", ["²", "9" * 5000, "-1", ""])
+def test_an_allocation_with_an_odd_number_of_nodes_is_srun_to_judge(fake, monkeypatch, nodes):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", nodes)
+    fake("srun", "")
+    assert main(["plan", "numpy", "linear", "--topology", "2n1d@slurm"]) == 0
+
+
 def test_an_srun_that_cannot_be_executed_is_named(fake, monkeypatch, tmp_path):
     fake("scontrol", "echo JobId=7 JobState=RUNNING BatchHost=n1")
     (tmp_path / "srun").write_text("#!/nowhere/sh\n", encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -308,6 +309,25 @@ def test_fatal_failure_of_parity_ends_the_case(place: Path, kind: str, error: ty
         followed(place, failing(kind))
     failure = raised.value.failure
     assert (failure.kind, failure.node, failure.rank, failure.phase) == (kind, 0, 0, "warmup")
+
+
+def test_of_the_logs_only_the_end_of_the_failed_ranks_is_kept(place: Path) -> None:
+    failure = {"kind": "crashed", "message": "It crashed.", "phase": "warmup", "node": 0, "rank": 1}
+
+    def start(plan: Any, request: Any) -> Any:
+        yield {"event": "attempt-ended", "failure": failure, "records": []}
+        for number in range(1000):  # 1 GB
+            yield {"event": "log", "name": f"rank-{number % 3}", "text": str(number) * 2**18}
+        yield {"event": "log", "name": "rank-1", "text": "the end"}
+        yield {"event": "ended", "failure": failure}
+
+    tracemalloc.start()
+    try:
+        actual = followed(place, start)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+    assert actual.traceback.endswith("997997the end")
 
 
 def test_a_node_lost_in_the_parity_run_costs_no_second_launch(place: Path) -> None:

@@ -5,15 +5,22 @@ from __future__ import annotations
 import json
 import math
 import queue
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 from dlperf_sdk.errors import TimedOut
 from dlperf_sdk.interfaces.topology import Job, Topology
 from dlperf_sdk.launchers.start_failures import BEFORE_AGENTS
 from dlperf_sdk.launchers.stream_events import SILENCE_TIMEOUT, ended_event, lost_node_event, parse_event
+
+_MOST_WAITING = 64 * 1024 * 1024
+"""While lines of so many bytes wait, nothing more is read: the agents are slowed down, and the memory is bounded."""
+_PAUSE = 0.005
+"""Seconds between two looks at the lines that wait."""
 
 
 def launch_events(
@@ -38,8 +45,7 @@ def launch_events(
         Unavailable: The launcher cannot place the job, or a program of it cannot be executed.
         OSError: A resource such as descriptors ran out.
     """
-    with launcher.launch(job) as stream:
-        lines = _Lines(stream, deadline)
+    with launcher.launch(job) as stream, closing(_Lines(stream, deadline)) as lines:
         output, waits_for, timeout, host, is_started = "", None, job.start_timeout, None, False
         phase: str | None = "start"  # until all agents have joined
         while True:
@@ -118,6 +124,10 @@ def _first_host(event: Mapping[str, Any]) -> str | None:
         return None
 
 
+def _size(line: bytes | None) -> int:
+    return 0 if line is None else sys.getsizeof(line)
+
+
 class _Lines:
     """The lines of a stream, which a thread reads, up to a deadline on the monotonic clock."""
 
@@ -127,6 +137,9 @@ class _Lines:
         self._deadline = math.inf if deadline is None else deadline
         self._in_time: int | None = None
         """Once the deadline has passed: the number of lines that had arrived by then."""
+        self._put = self._taken = 0
+        """Bytes of the lines that were put into the queue, and of those that were taken from it."""
+        self._is_closed = False
         threading.Thread(target=self._read, args=(stream,), daemon=True).start()
 
     def get(self, timeout: float) -> bytes | None:
@@ -143,18 +156,31 @@ class _Lines:
             if not self._in_time:
                 raise TimeoutError
             self._in_time -= 1
-            return self._queue.get()
+            return self._count(self._queue.get())
         try:
-            return self._queue.get(timeout=min(timeout, remaining))
+            return self._count(self._queue.get(timeout=min(timeout, remaining)))
         except queue.Empty:
             if remaining <= timeout:
                 return self.get(timeout)
             raise
 
+    def close(self) -> None:
+        """Drop all further lines, so that the agents can write while they end."""
+        self._is_closed = True
+
+    def _count(self, line: bytes | None) -> bytes | None:
+        self._taken += _size(line)
+        return line
+
     def _read(self, stream: Iterator[bytes]) -> None:
         try:
             for line in stream:
+                if self._is_closed:
+                    continue
                 self._queue.put(line)
+                self._put += _size(line)
+                while self._put - self._taken > _MOST_WAITING and not self._is_closed:
+                    time.sleep(_PAUSE)
         except (OSError, ValueError):
             pass  # the context was left, which closed the stream
         finally:

@@ -155,8 +155,8 @@ def follow_parity_run(run: ParityRun, events: Generator[Mapping[str, Any], None,
             for event in stream:
                 if event["event"] == "attempt-ended":
                     attempt = {**event}
-                elif event["event"] == "log":
-                    logs.append(event)
+                elif event["event"] == "log" and event.get("name") == _failed_log(attempt):
+                    logs = [*logs[-1:], event]  # its last two pieces have the tail
                 elif event["event"] == "ended" and event.get("failure") is not None:
                     attempt["failure"] = event["failure"]
     except RunFailed as error:
@@ -334,6 +334,12 @@ def _make_failed_parity(run: ParityRun, failure: Failure, traceback: str | None)
     return attrs.evolve(
         _make_parity_without_trajectory(FAIL, run.reference_case, detail), traceback=traceback
     )
+
+
+def _failed_log(attempt: Mapping[str, Any]) -> str | None:
+    """Return the name of the log of the rank that failed; None if none has."""
+    failure = attempt.get("failure")
+    return f"rank-{failure.get('rank')}" if isinstance(failure, Mapping) else None
 
 
 def _tail(logs: Sequence[Any], rank: int | None) -> str | None:

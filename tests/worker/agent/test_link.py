@@ -393,6 +393,10 @@ FORGED = {
     "too many processes": part(exits=[{}] * 1000),
     "less than no logs": part(logs=-1),
     "endless logs": part(logs=10**9),
+    "endless notes": {
+        **{"event": "prepared", "devices": [], "ports": [], "interface": "", "needs_table": False},
+        "notes": ["busy"] * 1000,
+    },
     "log that is too long": {"event": "log", "attempt": 1, "name": "rank-0", "text": "x" * 40_000},
 }
 

@@ -7,6 +7,7 @@ job, srun runs on the node of the batch script.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Set
@@ -50,7 +51,7 @@ class Slurm(CommandLauncher):
                 "There is no srun here. Run on a machine that submits to Slurm, or choose another launcher."
             )
         allocated = "" if self.has_queue() else os.environ.get("SLURM_JOB_NUM_NODES", "")
-        if allocated.isdigit() and int(allocated) < nodes:
+        if re.fullmatch("[0-9]{1,7}", allocated) and int(allocated) < nodes:
             return f"The case needs {nodes} nodes, and this allocation has {allocated}."
         return None
 

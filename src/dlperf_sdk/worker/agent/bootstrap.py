@@ -41,7 +41,7 @@ def _lock(path: str) -> None:
 def _node(arguments: "list[str]") -> "int | None":
     node = arguments[arguments.index("--node") + 1] if "--node" in arguments else ""
     node = os.environ.get(node[1:], "") if node.startswith("$") else node
-    return int(node) if node.isdigit() else None
+    return int(node) if node.isascii() and node.isdigit() else None
 
 
 def _report_failure(arguments: "list[str]", error: Exception) -> int:

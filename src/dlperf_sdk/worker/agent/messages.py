@@ -7,6 +7,8 @@ from dlperf_sdk.worker.failures import KINDS
 
 MOST_PIECES = 64
 """Maximum number of pieces of one process's log."""
+_MOST_NOTES = 100
+"""Maximum number of notes about the devices of one node."""
 _LONGEST_NAME = 200
 _Types = Union[type, Tuple[type, ...]]
 _FIELDS: Mapping[str, Mapping[str, _Types]] = {
@@ -60,6 +62,8 @@ def check_message(message: Dict[str, Any], most_processes: int) -> None:
     elif event == "prepared":
         if not all(isinstance(item, str) for name in ("devices", "ports", "notes") for item in message[name]):
             raise ValueError("`devices`, `ports` and `notes` must have texts")
+        if len(message["notes"]) > _MOST_NOTES:
+            raise ValueError("`notes` has more than %d notes" % _MOST_NOTES)
     elif event == "reached" and not all(isinstance(node, int) for node in message["unreached"]):
         raise ValueError("`unreached` must have integers")
     elif event in ("failed", "exhausted"):
