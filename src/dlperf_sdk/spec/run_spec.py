@@ -252,11 +252,10 @@ class RunSpec:
 
     @property
     def executed(self) -> RunSpec:
-        """The spec that the workers run. It differs from this spec only if the measured part of a step leaves work out.
+        """The spec that the workers run. It differs from this spec only for the parts `training` and `compute`.
 
-        The parts `training` and `compute` train on the canonical batch, so their spec has the default data source. The
-        spec of `compute` also has the strategy `independent`. Plugins therefore need no code of their own for these two
-        parts.
+        Both parts train on the canonical batch: the executed spec has the default data source. For `compute`, it also
+        has the strategy `independent`. Plugins therefore need no code of their own for these two parts.
         """
         part, changes = PARTS[self.part], dict[str, Any]()
         if part.trains and not part.reads_input:

@@ -22,7 +22,7 @@ _known_values: dict[str, tuple[str, str]] = {}
 
 
 def is_hash(value: str | None) -> bool:
-    """Return True if the value is a hash that `conceal` returned, rather than a value itself; False for None."""
+    """Return True if the value has the form of a hash, `scrypt:` and 32 hexadecimal digits; False for None."""
     return value is not None and _HASH.fullmatch(value) is not None
 
 
@@ -52,8 +52,8 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
         environ: This shell's variables, where the value of a hash is looked up if this process does not remember it.
 
     Raises:
-        SpecError: The value of a hash is neither remembered nor in `environ`, or the value in `environ` is another
-            one.
+        SpecError: This process does not remember the value of a hash, and the variable is not set in `environ`, or has
+            a value there that the hash does not belong to.
     """
     revealed = {}
     for name, value in variables.items():
@@ -72,10 +72,9 @@ def reveal(variables: Mapping[str, str | None], environ: Mapping[str, str]) -> d
 
 
 def remove_secrets(text: str) -> str:
-    """Return a text in which `<NAME>` replaces each secret value of a variable NAME that this process received.
+    """Return a text with `<NAME>` in place of each value that this process concealed for a variable NAME (`conceal`).
 
-    Secret values are those that `conceal` was called with. Values of fewer than eight characters are kept, because
-    they also occur by chance.
+    Values of fewer than eight characters are kept, because they also occur by chance.
     """
     return str(replace_values(text, tuple(_known_values.values())))
 

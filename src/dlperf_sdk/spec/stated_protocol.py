@@ -12,7 +12,10 @@ AS_PRESCRIBED, DEVIATES, NOT_STATED = "as prescribed", "deviates", "not stated i
 
 @frozen
 class StatedProtocol:
-    """Numbers of steps and repeats of a measurement; None for a number that the source does not state."""
+    """Numbers of steps and repeats of a measurement, as far as they are known.
+
+    None stands for a number that the source of the measurement, such as a publication, does not state.
+    """
 
     warmup: int | None = None
     """Steps before the window."""
@@ -48,7 +51,7 @@ class StatedProtocol:
 
     @property
     def unstated(self) -> tuple[str, ...]:
-        """The names of the numbers that are None, because the source does not state them; empty if it states all.
+        """The names of the numbers that are None, which are not stated; empty if all are stated.
 
         The names are `warm-up steps`, `measured steps` and `repeats`, in this order.
         """
@@ -71,11 +74,11 @@ class StatedProtocol:
         }
 
     def check(self, prescribed: Protocol) -> str:
-        """Compare the warm-up steps, measured steps and repeats with those that are prescribed.
+        """Compare the warm-up steps, measured steps and repeats with those of a prescribed protocol.
 
         Args:
-            prescribed: The protocol that the source of this one prescribes. Of an adaptive protocol, the smallest
-                number of repeats counts.
+            prescribed: The protocol that the measurement should have followed. If it is adaptive, its smallest number
+                of repeats counts.
 
         Returns:
             `deviates` if a number that this protocol states differs from the prescribed one. If none does,

@@ -23,8 +23,8 @@ BLOCKING = "the clock is 'blocking': no work continues after `step` returns"
 class Asynchrony(Training):
     """Tests of a worker's clock, in each cell of one replica and of two.
 
-    A compiler may replace `step`, and replicas may wait for each other. Therefore every cell is tested. Cells of two
-    replicas whose clock is "blocking" are skipped: work that continues after a step is detected with one replica.
+    A compiler may replace `step`, and replicas may wait for each other. Therefore every cell is tested. With two
+    replicas and the clock "blocking", tests are skipped: work that continues after a step is detected with one replica.
     Times are measured up to three times, and one plausible measurement is enough. Each test is also skipped where its
     case cannot run: see `FrameworkSubject`.
     """
@@ -86,7 +86,7 @@ class Asynchrony(Training):
     def test_synchronize_waits(self, any_cell: Cell) -> None:
         """With the settings of `any_cell`, all steps are done when `synchronize` returns, on every rank.
 
-        The evidence is that reading the losses after it takes hardly any time, and, with the clock "event", that the
+        The evidence is that reading the losses afterwards takes hardly any time, and, with the clock "event", that the
         time between the device's events is at most the time that the host waited. Skipped if the clock of all ranks is
         "blocking"; single ranks with that clock are left out. `any_cell` is a combination of model, precision and
         compiler, and of strategy if there are two replicas.

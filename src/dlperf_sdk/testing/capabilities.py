@@ -20,10 +20,12 @@ from dlperf_sdk.worker.request import resolve
 
 
 class DeclaredCapabilities(FrameworkSubject):
-    """Tests of what the plugin declares: precisions in each cell of one replica, each other value by itself.
+    """Tests of the values that the plugin declares, such as precisions, compilers, layouts and data sources.
 
-    For such a value, all other settings are the plainest ones, and the model is the first one for which the plugin does
-    not refuse the value. Each test is skipped where its case cannot run: see `FrameworkSubject`.
+    Precisions are tested in each cell of one replica. Each other value is tested by itself: the other settings are the
+    plainest ones, and the model is the first for which the plugin does not refuse the value.
+
+    Each test is skipped where its case cannot run: see `FrameworkSubject`.
     """
 
     def test_requested_precision_is_in_effect(self, cell: Cell) -> None:

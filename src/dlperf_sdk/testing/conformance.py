@@ -54,7 +54,7 @@ class Conformance:
         return {}
 
     def combinations(self) -> Collection[Any]:
-        """Return the values of `axes` that only combine settings, each of which another value of `axes` tests as well.
+        """Return the values of `axes` that only combine settings: each of the settings is tested by another value, too.
 
         Tests with these values get the marker `pairwise`: `pytest -m "not pairwise"` leaves them out. The base class
         returns an empty tuple.
@@ -62,7 +62,7 @@ class Conformance:
         return ()
 
     def values_with_source_builds(self) -> Collection[Any]:
-        """Return the values of `axes` whose environment has parts that are built from source.
+        """Return the values of `axes` that need an environment with parts built from source.
 
         Tests with these values get the marker `source_build`: `pytest -m "not source_build"` leaves them out. The base
         class returns an empty tuple.
@@ -74,8 +74,8 @@ class Conformance:
 
         Values in `combinations` get the marker `pairwise`, and those in `values_with_source_builds` the marker
         `source_build`. With pytest-xdist installed, all tests of one value get the same `xdist_group`, so that one
-        process runs them and they share the runs made for it. Values that are mappings get no mark. An axis without
-        values becomes one skipped test. The markers are registered in the configuration of pytest.
+        process runs them and they share the runs made for it. Values that are mappings get neither marker nor group. An
+        axis without values becomes one skipped test. The markers are registered in the configuration of pytest.
         """
         for line in MARKERS:
             metafunc.config.addinivalue_line("markers", line)

@@ -59,8 +59,8 @@ class Ending(Training):
         """A step for which there is too little memory ends with a failure of the kind `out-of-memory`.
 
         The memory of the worker is limited, and three batch sizes are tried in ascending order. If the framework ends
-        the process instead, the log must have words that the core takes for running out of memory. Skipped on a device
-        other than a CPU, whose memory cannot be limited, and if even the largest batch fits.
+        the process instead, the log must contain a phrase for a lack of memory that the core knows. Skipped on devices
+        other than a CPU, since their memory cannot be limited, and if even the largest batch fits.
         """
         device = device_of(self.device, self.plugin)
         if device != "cpu":
@@ -101,8 +101,8 @@ class Ending(Training):
     def test_killed_rank_is_a_typed_failure(self) -> None:
         """If rank 1 is killed in the window, the run's failure has the kind `crashed` and rank 1; no process is left.
 
-        Skipped if, with every declared strategy that is not asynchronous, the plugin trains two replicas in one
-        process, on one node and on two, or refuses the case.
+        The two replicas are on one node or on two, in two processes, with a strategy that is not asynchronous. Skipped
+        if the plugin accepts no such case.
         """
         mark = uuid.uuid4().hex
         spec = self._two_process_case(env={MARK: mark}, steps=100_000)

@@ -103,7 +103,7 @@ class FrameworkChoice(Conformance):
         }
 
     def combinations(self) -> frozenset[Cell]:
-        """Return the cells that only combine settings, each of which an earlier cell tests as well.
+        """Return the cells without a new setting: each of their settings occurs in an earlier cell as well.
 
         Empty if the plugin cannot be loaded.
         """
@@ -111,7 +111,7 @@ class FrameworkChoice(Conformance):
         return all_cells - cells.select_covering(self.axes()["any_cell"])
 
     def values_with_source_builds(self) -> frozenset[Cell]:
-        """Return the cells of strategies whose environment has parts that are built from source.
+        """Return the cells whose strategy needs an environment with parts built from source.
 
         Empty if the plugin cannot be loaded.
         """

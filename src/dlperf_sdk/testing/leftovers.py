@@ -25,7 +25,8 @@ PATIENCE = 5.0
 def check_leftovers(run: Callable[[Mapping[str, str]], object]) -> None:
     """Call `run`, and fail the test if it leaves a process, a file in TMPDIR, or shared memory that no process uses.
 
-    If shared memory is left, `run` is called a second time, because that memory may belong to another program.
+    If shared memory is left, `run` is called a second time, because that memory may belong to another program. The
+    test then fails only if the second call leaves shared memory, too.
 
     Args:
         run: Function that runs a case, called with a dict of environment variables (name → value) for all its

@@ -12,7 +12,7 @@ from dlperf_sdk import folders, private_files
 class PassedChecks:
     """The names of the tests that one plugin has passed, in a file of the user's cache.
 
-    The file holds the arguments of the check as well: it is not used for a check with other arguments.
+    The file also holds the arguments of the check, because it is not used for a check with other arguments.
 
     Args:
         group: The plugin's group.
@@ -30,7 +30,7 @@ class PassedChecks:
         """Names of the passed tests in the order of their last record; empty until `read` or `record` is called."""
 
     def read(self) -> bool:
-        """Read the names of the tests that the last check of the plugin has passed into `names`.
+        """Set `names` to the names of the tests that the plugin passed in its last check, as the file has them.
 
         Returns:
             True if `names` was set; False, with `names` unchanged, if the file is missing or unreadable, or if a check

@@ -44,7 +44,7 @@ Arrays = dict[str, Any]
 
 @frozen
 class Setting:
-    """Configuration of the model that a case of the reference is computed for."""
+    """Configuration of a model, for which a case of the model's reference is computed."""
 
     model: Model
     """The model."""
@@ -124,7 +124,10 @@ def average_gradients(gradients: Sequence[Arrays], numbers: Mapping[str, Any]) -
 
 @frozen
 class Implementation:
-    """Functions that compute a training step. `numbers` are those of the model's optimizer at the global batch size."""
+    """Functions that compute a training step.
+
+    Their argument `numbers` has the numbers of the model's optimizer at the global batch size: name → value.
+    """
 
     gradients: Callable[[Arrays, Sequence[Arrays], Any], Sequence[Pass]]
     """`gradients(weights, batches, options)`, one pass per replica in their order. All replicas at once, because some

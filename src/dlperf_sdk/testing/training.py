@@ -76,7 +76,7 @@ class Training(FrameworkSubject):
         )
 
     def test_starts_from_canonical_weights(self, cell: Cell) -> None:
-        """With the settings of `cell`, each parameter equals its canonical weights exactly before the first step.
+        """With the settings of `cell`, each parameter has exactly its canonical values when the first step begins.
 
         `cell` is a combination of model, precision and compiler for one replica.
         """

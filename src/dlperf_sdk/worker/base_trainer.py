@@ -216,7 +216,7 @@ class BaseTrainer(TrainerHooks):
         return max((loader.prefetched for loader in self.loaders), default=0)
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the number, preparation time and queue depths of the batches queued so far; None without queues.
+        """Return counts of the batches queued so far: number, seconds to make them, queue depths; None without queues.
 
         If several queues feed the process, the counts are the sums over these queues.
         """

@@ -38,7 +38,7 @@ def read_request(bundle: str, name: str) -> Request:
 
 
 def member(bundle: str, name: str) -> str:
-    """Return the text of a file in the bundle, which is UTF-8.
+    """Return the text of a file in the bundle. The file is UTF-8.
 
     Args:
         bundle: Path of the archive or directory.

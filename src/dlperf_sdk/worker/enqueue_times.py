@@ -21,11 +21,11 @@ EARLY = 0.05
 
 
 def total_seconds(times: Times) -> float:
-    """Return the seconds from the first step's call until the last loss was read: the sum of the three times.
+    """Return the seconds from the first step's call until the last loss was read.
 
     Args:
         times: Seconds in which the host enqueued some steps (`enqueue`), waited for them (`synchronize`) and read their
-            losses (`read`).
+            losses (`read`). The three are added up.
     """
     return float(times["enqueue"] + times["synchronize"] + times["read"])
 

@@ -63,7 +63,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> Option
 
     Args:
         values: The values, in any order; may be empty.
-        confidence: The least probability that the interval contains the median, between 0 and 1.
+        confidence: Minimum probability that the interval contains the median, between 0 and 1.
 
     Returns:
         The lower and upper bound; None if no k reaches the confidence, as with fewer than six values and 95 %.

@@ -378,7 +378,7 @@ class Trainer:
         return 0
 
     def input_counts(self) -> Optional[InputCounts]:
-        """Return the number, preparation time and queue depths of the batches queued for this process so far.
+        """Return counts of the batches queued for this process so far: number, seconds to make them, queue depths.
 
         Called between steps, never inside the window.
 

@@ -10,16 +10,16 @@ _MOST_PER_BYTE = 1 + 2 * 4 + max(_BYTES_OF.values())
 
 
 def excess_memory(data: bytes, limit: int) -> int:
-    """Return the estimated memory in bytes for a text in JSON, its decoded form and its values, if it is too much.
+    """Estimate the memory that parsing a text in JSON takes; return it if it is above a limit, else 0.
 
-    One of the values may contain all of the text.
+    The estimate covers the bytes, the decoded text and the values, also if one value contains the whole text.
 
     Args:
         data: The text in UTF-8, which need not be valid.
         limit: Maximum number of bytes.
 
     Returns:
-        The estimate if it is above the limit; else 0.
+        The estimate in bytes if it is above the limit; else 0.
     """
     if len(data) * _MOST_PER_BYTE <= limit:
         return 0

@@ -140,7 +140,7 @@ class BatchFeed:
 
     @property
     def counts(self) -> Optional[InputCounts]:
-        """Number, preparation time and queue depths of the batches queued so far.
+        """Counts of the batches queued so far: their number, the seconds to make them, and the sum of queue depths.
 
         None, the default, without a queue.
         """
@@ -186,7 +186,7 @@ class Loader(BatchFeed):
         self._batches: Iterator[Any] = iter(self.open(dataset, Draws(request, replica), request))
 
     def count_prefetched(self) -> int:
-        """Return the most batches that are made in advance: by default `PREFETCH` (2) per loader, a constant."""
+        """Return the maximum number of batches made in advance, a constant: by default `PREFETCH` (2) per loader."""
         return self.workers * PREFETCH
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterable[Any]:
@@ -219,14 +219,16 @@ class Loader(BatchFeed):
 
 
 class ThreadLoader(Loader):
-    """A loader whose parallel loaders are threads: Pillow and NumPy release the interpreter's lock.
+    """A feed whose batches are prepared by parallel threads: Pillow and NumPy release the interpreter's lock.
 
     It serves frameworks without a loader of their own, and frameworks whose loader processes cannot be forked, or
     outlive a killed worker. Batches are dicts of NumPy arrays, by the input's name.
     """
 
     def open(self, dataset: Dataset, draws: Draws, request: Request) -> Iterator[Any]:
-        """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
+        """Yield the dataset's batches in the order of `draws`, while threads prepare the next ones.
+
+        At most `self.prefetched` (attribute of the feed) batches are prepared in advance.
 
         A DataError of the dataset is yielded in place of its batch; any other exception is raised. When the iterator is
         closed, batches that no thread has begun are not made.

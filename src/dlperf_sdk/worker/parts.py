@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """The whole step, and the base of its parts.
+    """The whole training step, and the base class of the parts of a step.
 
     Args:
         task: The runtime and the trainer of the whole step.

@@ -44,7 +44,7 @@ class QueueFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """Number, preparation time and queue depths of the batches that the thread has queued so far."""
+        """Counts of the batches queued so far: their number, the seconds to make them, and the sum of queue depths."""
         return self._counts
 
     def _fill(self) -> None:

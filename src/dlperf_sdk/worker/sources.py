@@ -120,9 +120,9 @@ def replace_sources(**functions: Callable[["BaseTrainer"], Iterator[Any]]) -> Ma
     """Return a copy of the table `SOURCES` in which some data sources are opened by other functions.
 
     Args:
-        functions: Name of each data source to change → its new `Source.open`, a function that takes a trainer and
-            returns an endless iterator over its batches, as in `replace_sources(images=load_images)`.
-            `Source.due_labels` stays the same.
+        functions: Name of each data source to change → its new `Source.open`, as in
+            `replace_sources(images=load_images)`. The function takes a trainer, and returns an endless iterator over
+            batches for this trainer. `Source.due_labels` stays the same.
 
     Returns:
         A read-only mapping with all names in `SOURCES`. `SOURCES` itself is unchanged.

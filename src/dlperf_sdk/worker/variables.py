@@ -37,7 +37,7 @@ def worker_environment(
         environ: Variables of the process that starts the worker. Only those in `INHERITED`, or with a prefix in
             `INHERITED_PREFIXES`, are passed on.
         requested: The user's variables by name. A value of None (`--env NAME`) stands for the value in `environ`; the
-            variable is left out if `environ` lacks it.
+            variable is left out if `environ` lacks it. The user's variables take precedence over those of `environ`.
         process: Launch variables of this process, which take precedence over the user's.
 
     Returns:

@@ -54,7 +54,7 @@ class ZmqFeed(BatchFeed):
 
     @property
     def counts(self) -> InputCounts:
-        """Number, preparation time and queue depths of the sender's batches so far; zeros before the first batch.
+        """Counts of the sender's batches so far: number, seconds to make them, sum of queue depths; zeros at first.
 
         The sender sends them with each batch; those of the last batch that was taken here are returned.
         """

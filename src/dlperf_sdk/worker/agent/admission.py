@@ -30,8 +30,9 @@ class Admission(threading.Thread):
         listener: The listening socket.
         secret: The bundle's secret.
         links: Number of links that are expected; the limit of open files is raised for them.
-        serve: Called in the peer's thread with the link of each peer that has proved that it holds the secret.
-        find_relay: Called in the thread of a peer that has proved it and asks for its relay; returns the answer.
+        serve: Called with the link of each admitted peer, in the peer's thread.
+        find_relay: Called with a node's number, in the peer's thread, if the peer holds the secret and asks for the
+            node's relay. Returns the relay's address and port, or None if the relay has not been started.
     """
 
     def __init__(

@@ -65,7 +65,8 @@ def main(arguments: "list[str]") -> int:
         arguments: The bundle's size in bytes, then the arguments of the bundle's command line.
 
     Returns:
-        The exit code: 1 if the bundle cannot be unpacked, after an event `ended` was printed; else 0.
+        The exit code: 1 if the bundle cannot be unpacked, after an event `ended` was printed; 0 if the agent returns
+        without an exit code.
 
     Raises:
         SystemExit: The agent exits with its own exit code, or a SIGTERM or SIGHUP arrives.

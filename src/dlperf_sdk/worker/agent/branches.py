@@ -16,14 +16,14 @@ _JUDGE = 1.0
 
 
 class Branches:
-    """The channels to the agents directly below a node, with their signs of life.
+    """The channels from one node to the agents directly below it, and the times of these agents' last messages.
 
-    A message is sent once per link, however many nodes it is for. The links below carry its field `to`, a list of the
-    nodes that it is for, unless it is for every node behind the link.
+    A message is sent once per link, however many nodes it is for. If it is not for every node behind a link, its field
+    `to` lists the nodes that it is for.
 
     Args:
         tree: The tree.
-        root: Number of the node to whose links these are: 0 for the coordinator's.
+        root: Number of the node to which the agents connect; 0 for the coordinator's node.
         listener: The socket at which agents connect.
         secret: The bundle's secret.
         receive: Called with each message from below, and with an event `gone` for a node whose link is lost. It runs in

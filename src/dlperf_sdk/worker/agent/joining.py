@@ -51,12 +51,13 @@ def main(
 
     Args:
         node: The node's number, or `$NAME` of the variable that holds it.
-        hosts: A list of the first hosts, as `expand_hosts` takes it, or `$NAME` of the variable that holds it.
+        hosts: The hosts of the nodes, from node 0 on, as a list that `expand_hosts` takes; or `$NAME` of the variable
+            that holds it. Hosts of later nodes may be missing.
         interface: The workers' network interface; None for the interface through which the agent reaches the
             coordinator.
         ports: The allowed ports as `FIRST-LAST`; empty for any.
         python: The environment's interpreter; None for the interpreter in the request.
-        scratch: An existing directory for temporary files; None for a new one. It is removed at the end.
+        scratch: An existing directory for temporary files; None for a new one. Either is removed at the end.
         stops_with_input: True to end this process if standard input ends or is silent for `tether.TIMEOUT` (25 s).
         fan_out: Maximum number of nodes whose agents connect to one other node; the same for all agents of a run.
 
@@ -124,7 +125,7 @@ def _address_of_coordinator(placement: Placement) -> str:
 def serve_below(
     tree: Tree, node: int, joined: Link, secret: str, allowed_ports: Sequence[int]
 ) -> Union[Link, Relay]:
-    """Start the relay of a node if agents of other nodes connect to it; return the link of its own agent.
+    """Start the relay of a node if other nodes' agents connect to the node; return the link for the node's own agent.
 
     Args:
         tree: The tree of the case's nodes.

@@ -59,8 +59,8 @@ def orders_for(
 
     Args:
         request: The case.
-        nodes: Number of a node in digits → its known fields, as `processes.nodes_from` takes them: of this node, of
-            node 0, and of those whose addresses this node's processes need.
+        nodes: Number of a node in digits → its known fields, as `processes.nodes_from` takes them. It has this node,
+            node 0, and the nodes whose addresses this node's processes need.
         place: This node.
         bundle: The directory from which workers import.
         file: The request's file in the bundle.

@@ -107,9 +107,10 @@ def encode(message: Dict[str, Any]) -> bytes:
 
 
 def parse(line: bytes) -> Optional[Dict[str, Any]]:
-    """Return the message on a line; None if the line is none.
+    """Return the message on a line; None if the line is not a message.
 
-    A message is an object in JSON without NaN and infinity, followed by a line feed. It takes at most `MOST_MEMORY`.
+    A message is an object in JSON without NaN and infinity, followed by a line feed. A line is no message if parsing it
+    could take more than `MOST_MEMORY` (1 GiB).
     """
     if not line.endswith(b"\n") or excess_memory(line, MOST_MEMORY):
         return None
@@ -163,7 +164,7 @@ def connect(address: Any, secret: str, timeout: float) -> Link:
         timeout: Seconds for the connection and the proofs together.
 
     Raises:
-        OSError: The address accepts no connection, or its owner does not prove in time that it holds the secret.
+        OSError: The address accepts no connection, or the other side does not prove in time that it holds the secret.
     """
     link = _open(address, secret, timeout, {})[0]
     _keep(link.socket)

@@ -24,11 +24,11 @@ _Piece = Union[str, List[_Numbers]]
 
 
 class Placement(NamedTuple):
-    """A node's number, and the hosts of the first nodes."""
+    """A node's number, and the hosts of nodes 0, 1, …."""
 
     node: int
     hosts: List[str]
-    """Names or addresses of the first nodes, in their order: at least two if the case has so many."""
+    """Names or addresses of nodes 0, 1, …, in this order: of at least two if the case has so many."""
 
 
 def resolve_placement(node: str, hosts: str, count: int, variables: Mapping[str, str]) -> Placement:
@@ -36,7 +36,8 @@ def resolve_placement(node: str, hosts: str, count: int, variables: Mapping[str,
 
     Args:
         node: The node's number, or `$NAME` of the launcher's variable that holds it.
-        hosts: A list of the first hosts, as `expand_hosts` takes it, or `$NAME` of the variable that holds it.
+        hosts: The hosts of the nodes, from node 0 on, as a list that `expand_hosts` takes; or `$NAME` of the variable
+            that holds it. Hosts of later nodes may be missing.
         count: The number of nodes.
         variables: The agent's environment variables.
 

@@ -104,14 +104,14 @@ def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any
 
 
 def difference(nodes: Sequence[Tuple[str, Dict[str, Any]]]) -> Optional[str]:
-    """Return how the first node with a different environment differs from the first node.
+    """Return the first difference between the environment of node 0 and that of another node.
 
     Args:
-        nodes: At least one pair of a node's name and what `versions` returned, the first node's first. Nodes without
-            versions are not compared.
+        nodes: A pair for each node, in the order of the nodes: its name, and what `versions` returned on it. At least
+            node 0 has one. Nodes without versions are not compared.
 
     Returns:
-        A clause about the first difference, without a full stop; None if there is none.
+        A clause without a full stop that names both nodes and their versions; None if no environment differs.
     """
     first, expected = nodes[0]
     for name, node_versions in nodes[1:]:

@@ -143,7 +143,11 @@ class Roster:
         return [(node, self._hellos[node]["address"]) for node in sorted(self._hellos)]
 
     def connected_nodes(self) -> Set[int]:
-        """Return the numbers of the nodes that have sent something since a link on the way to them was last lost."""
+        """Return the numbers of the connected nodes.
+
+        A node is connected from its first message on. If it is silent, or a link on the way to it is lost, it is not
+        connected until it sends another message.
+        """
         return set(self._connected)
 
     def order(self, message: Dict[str, Any], nodes: Optional[Iterable[int]] = None) -> None:

@@ -37,7 +37,7 @@ def replace_values(message: Any, values: Iterable[Tuple[str, str]]) -> Any:
 
     Args:
         message: The message, which is not changed: a text, a number, a truth value, None, or lists and dicts of these.
-        values: Names and secret values. A name may have several values.
+        values: Pairs (name, secret value). Several pairs may have the same name.
 
     Returns:
         A copy of the message; or `message` itself if no value is long enough to be replaced.

@@ -27,8 +27,9 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
 
     Without a target, the rule is `fixed`: stop after `repeats` repeats. With a target, it is `adaptive`: the first
     `repeats` repeats, or the first `SMALLEST_PILOT` (6) if that is more, determine the number of repeats
-    (`planned_repeats`); stop after that number, or after `max_repeats`. The coordinator calls this after each repeat, a
-    campaign after each attempt of a case.
+    (`planned_repeats`); stop after that number, but at the latest after `max_repeats`.
+
+    The coordinator calls this after each repeat, a campaign after each attempt of a case.
 
     Args:
         throughputs: Throughput of each repeat so far, in samples per second, in order.
@@ -63,11 +64,11 @@ def decide(throughputs: List[float], protocol: Dict[str, Any]) -> Decision:
 
 
 def planned_repeats(pilot: List[float], target: float) -> int:
-    """Return the number of repeats, those of the pilot included, after which the interval should have the target width.
+    """Return the number of repeats after which the median's 95 % interval should have the target width.
 
-    The number of repeats after the pilot follows from the pilot's standard deviation, for normal noise. It depends
-    on the pilot only: if a rule stopped as soon as the interval happens to be short, the interval's coverage would
-    be wrong.
+    The number includes the repeats of the pilot. The number of further repeats follows from the pilot's standard
+    deviation, for normal noise. It depends on the pilot only: if a rule stopped as soon as the interval happens to be
+    short, the interval's coverage would be wrong.
 
     Source: C. Stein, A two-sample test for a linear hypothesis whose power is independent of the variance, Annals of
     Mathematical Statistics 16 (1945), 243-258 (two stages); the median's standard error is √(π / 2) times the

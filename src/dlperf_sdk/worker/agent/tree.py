@@ -25,10 +25,10 @@ class Tree(NamedTuple):
         return 0 < node and node * self.fan_out + 1 < self.nodes
 
     def branch(self, node: int, root: int) -> Optional[int]:
-        """Return the node whose agent connects to `root` directly, and through which messages reach a node.
+        """Return the node directly below `root` through which messages from `root` reach `node`.
 
-        It is the node itself if its own agent connects to `root`. Node 0's agent connects to the coordinator on its own
-        node, so node 0 is reached through node 0.
+        It is `node` itself if the agent of `node` connects to `root`. Node 0's agent connects to the coordinator on its
+        own node, so node 0 is reached through node 0.
 
         Args:
             node: Number of the node to reach.
