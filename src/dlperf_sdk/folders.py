@@ -50,7 +50,7 @@ def cache() -> Path:
     It is DLPERF_CACHE_DIR if that is set, else `dlperf` in the user's cache folder.
 
     Raises:
-        Unavailable: The path is in a home directory, and the system knows none.
+        Unavailable: The path begins in a home directory that the system does not know.
     """
     named = os.environ.get("DLPERF_CACHE_DIR")
     try:

@@ -99,7 +99,7 @@ class Journal:
     def append(self, event: str, **details: Any) -> dict[str, Any]:
         """Append an entry, and return it once it is on the disk.
 
-        An incomplete last line is removed before. If writing fails, the new entry is removed as well.
+        An incomplete last line is removed first. If writing fails, the new entry is removed as well.
 
         Args:
             event: Kind of the entry, such as `attempt-ended`.
@@ -144,10 +144,10 @@ def _complete_length(descriptor: int) -> int:
 
 @contextmanager
 def lock(path: Path) -> Iterator[None]:
-    """Return a context manager in which this process holds the exclusive lock of a file, which is created if missing.
+    """Return a context manager in which this process holds the exclusive lock of the lock file `path`.
 
-    The operating system releases the lock when the process ends, however it ends. The file names the process that took
-    the lock last, and its host.
+    The file is created if it is missing. The operating system releases the lock when the process ends, however it ends.
+    The file names the process that took the lock last, and its host.
 
     Raises:
         StoreError: Another process still holds the lock after `MOMENT` (1 s), or the file cannot be opened.
@@ -183,7 +183,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return True if a process holds the exclusive lock of the file `path` now; False if it cannot be opened."""
+    """Return True if a process holds the lock of the lock file `path` now, or False if the file cannot be read."""
     try:
         # Opening a named pipe would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)

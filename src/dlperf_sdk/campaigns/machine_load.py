@@ -136,7 +136,7 @@ def describe_node_load(node: int, share: float, period: str) -> str:
 
 
 def count_device_processes(repeat: Repeat) -> dict[tuple[int, str], int]:
-    """Return the maximum number of other processes that computed on a device during the window of a repeat.
+    """Return, for each device, the maximum number of other processes that used it during the window of a repeat.
 
     Returns:
         (index of the node, device) → number of processes besides the case's own. Devices without any are left out.

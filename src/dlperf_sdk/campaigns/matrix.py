@@ -112,8 +112,8 @@ class Matrix:
                exclude=[{"framework": "mxnet", "batch_size": {"min": 256}}])
 
     Raises:
-        SpecError: An axis has no values, lists that vary together differ in length, or a predicate or an override is
-            malformed.
+        SpecError: An axis has no values, the lists of a group of `zip` differ in length, or a predicate or an override
+            is malformed.
         UnknownName: There is no field of a given name.
     """
 

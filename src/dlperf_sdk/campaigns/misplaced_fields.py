@@ -12,12 +12,13 @@ _PLURALS = {f"{name[:-1]}ies" if name.endswith("y") else f"{name}s": name for na
 
 
 def explain_misplaced_fields(document: Mapping[str, Any]) -> dict[Place, str]:
-    """Return place → message for each key of a campaign or of its `matrices` that is a field of a run spec.
+    """Return place → message for each key of a campaign file, or of its `matrices`, that is a field of a run spec.
 
-    Plurals such as `frameworks` count. The message says where the field belongs.
+    Plurals such as `frameworks` count. A place is the tuple of the keys and indexes that lead to the key from the top
+    of the file. The message says where the field belongs.
 
     Args:
-        document: The content of the file, which need not follow the schema `campaign`.
+        document: The content of the campaign file, which need not follow the schema `campaign`.
     """
     matrices = document.get("matrices")
     inner = enumerate(matrices) if isinstance(matrices, list) else ()

@@ -51,7 +51,8 @@ class Status:
     def counts(self) -> dict[str, int]:
         """The number of cases by conclusion, without conclusions that no case has.
 
-        A conclusion is `ok`, `invalid` (measured, but an integrity verdict failed), `pending` or a kind of failure.
+        A conclusion is `ok`, `invalid` (measured, but an integrity verdict failed) or a kind of failure. Cases that are
+        not concluded, started or not, count as `pending`.
         """
         return dict(Counter(case.conclusion for case in self.cases.values()))
 

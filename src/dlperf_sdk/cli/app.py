@@ -79,7 +79,7 @@ def build_app(typed: str | None = None) -> App:
 
     Args:
         typed: Name of the command that the user typed. Only its module is imported, so that its own help is complete.
-            None, or another word: no module is imported.
+            With None, or a word that is no command, no module is imported.
     """
     app = App(
         name="dlperf",

@@ -29,7 +29,7 @@ class CampaignLines:
     """Progress of a campaign as plain lines.
 
     `apply` takes the entries of the journal. The hooks take the progress of the current case, so an instance is also an
-    observer. As a context manager it changes nothing.
+    observer. It is a context manager that does nothing on entry and on exit.
 
     Args:
         console: Console to print to.

@@ -22,8 +22,9 @@ def spec_of(case: str, model: str | None, flags: dict[str, Any]) -> RunSpec:
             `options`, has a list of its entries as typed.
 
     Raises:
-        UsageError: The arguments describe no case, or a field has alternative values, such as `8,16`, which would be
-            several cases; also any subclass.
+        UsageError: The model is missing, or is given together with a spec file; or a field has alternative values, such
+            as `8,16`, which would be several cases.
+        UnknownName, SpecError, DocumentError: A name, a value, or the spec file is invalid.
         PluginError: A plugin whose options are set cannot be used.
     """
     from dlperf_sdk.planning.spec_arguments import spec_from

@@ -41,7 +41,9 @@ def members(group: str, name: str, values: Mapping[str, Any], registry: Registry
         registry: The plugins.
 
     Raises:
-        UsageError: An option does not belong to the plugin's kind, or its value is invalid; also any subclass.
+        UsageError: An option does not belong to the plugin's kind, the framework does not offer a given model or
+            device, or the given interpreter does not run.
+        UnknownName, SpecError: There is no plugin or option of a given name, or an option has an impossible value.
         PluginError: A plugin that is needed cannot be used.
     """
     for option in values:

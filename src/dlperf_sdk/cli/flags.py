@@ -144,8 +144,8 @@ def parse_entries(field: str, texts: Sequence[str]) -> dict[str, Any]:
 def option_values(written: Mapping[str, str], *owners: Any) -> dict[str, Scalar]:
     """Return the options that `--set` gives as name → value.
 
-    If an owner declares the option with a text as its default, the value stays as typed. Otherwise `true`, `false`,
-    `null` and numbers become the values that they stand for.
+    If an owner declares the option with a text as its default, its value is the typed text. Otherwise `true`,
+    `false`, `null` and numbers become the values that they stand for.
 
     Args:
         written: Name of an option → its value as typed. It is not checked that an owner has the option.
@@ -175,7 +175,8 @@ def collect_fields(flags: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         flags: Name of a field → value of its flag; None: not given. The value of a repeated flag, one of `REPEATED`,
             is a list of texts such as `NAME=VALUE`, which becomes a dict from name to value: numbers for
-            `deadlines`, else strings; None for a variable without a value. `option_values` converts those of `options`.
+            `deadlines`, else strings; None for a variable without a value. Callers convert the strings of `options`
+            with `option_values`.
 
     Raises:
         SpecError: An entry of a repeated flag does not have its form, or two entries have the same name.

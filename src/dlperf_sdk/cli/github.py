@@ -100,7 +100,7 @@ def annotations_of(gate: Gate) -> str:
 def append_summary(gate: Gate) -> None:
     """Append the gate as Markdown to the summary of the job. Outside of GitHub Actions nothing is done.
 
-    If the summary would be too large, only its first lines are written.
+    If the Markdown is too large for a summary, only the verdict and the coverage are appended.
 
     Raises:
         UsageError: The summary's file cannot be written.

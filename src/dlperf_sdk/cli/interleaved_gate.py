@@ -36,8 +36,9 @@ def measuring_interleaved(
         quiet: True to show no progress.
 
     Raises:
-        UsageError: A side is invalid, the two are not comparable, or the directory cannot be used; also any subclass.
-            Nothing was started.
+        UsageError: `against` is malformed or names nothing that exists, or the two sides are not comparable.
+        UnknownName, SpecError, DocumentError, CampaignError: A side is invalid; nothing was started.
+        StoreError: The directory cannot be used; no case was started.
         PluginError: A plugin that is needed does not work.
         Unavailable: The directory could no longer be written.
         KeyboardInterrupt: The user pressed Ctrl-C; the message says how to continue.

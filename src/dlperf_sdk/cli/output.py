@@ -54,7 +54,11 @@ def write_file(file: Path, data: bytes, common: Common) -> None:
 
 
 def say_unreadable(unreadable: Sequence[str]) -> None:
-    """Report on standard error how many results of a store cannot be read, and the first of them; nothing if none."""
+    """Report on standard error how many results of a store cannot be read, and which is the first; nothing if none.
+
+    Args:
+        unreadable: A text for each such result, which names it, as in `Answer.unreadable`.
+    """
     if unreadable:
         first = f"; the first is {unreadable[0]}" if len(unreadable) > 1 else f": {unreadable[0]}"
         say(

@@ -25,15 +25,19 @@ if TYPE_CHECKING:
 def has_several(case: str, model: str | None, flags: dict[str, Any]) -> bool:
     """Return True if a command's arguments and flags give a field or an option more than one value.
 
+    If the value of an option contains a comma, the plugins of the case are loaded: in an option that is a text, a comma
+    does not separate values.
+
     Args:
         case: A framework's name, several separated by commas, or the path of a spec file.
         model: A model's name, or several separated by commas; None with a spec file.
         flags: Name of a field of `RunSpec` → value of its flag, a `Sweep` for several; None: not given.
 
     Raises:
-        UsageError: An option's value contains a comma, and the arguments describe no case. Its plugins would decide
-            whether the comma separates several values. Also any subclass.
-        PluginError: A plugin whose options are set cannot be used.
+        SpecError: An entry of a repeated flag, such as `--set`, is malformed.
+        UsageError, UnknownName, SpecError, DocumentError: The plugins are loaded, and the arguments describe no valid
+            case.
+        PluginError: The plugins are loaded, and one of them cannot be used.
     """
     if (model is not None and "," in case + model) or any(
         isinstance(value, Sweep) for value in flags.values()
@@ -55,7 +59,8 @@ def make_sweep(case: str, model: str | None, flags: dict[str, Any], *, trace: bo
         trace: True for an extra attempt of every case under its framework's profiler.
 
     Raises:
-        UsageError: The first combination is not a valid case; also subclasses of `UsageError`.
+        UsageError, UnknownName, SpecError, DocumentError: The first combination is not a valid case. The others are not
+            checked here.
         PluginError: A plugin whose options are set cannot be used.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
@@ -99,7 +104,9 @@ def run_sweep(sweep: Campaign, output_options: OutputOptions, common: Common) ->
         common: The options `--json` and `--debug`.
 
     Raises:
-        UsageError: `--redact` is given, the campaign cannot be planned, or a file cannot be written; also any subclass.
+        UsageError: `--redact` is given, `--store` is not a database, or standard output cannot be written.
+        CampaignError, SpecError, UnknownName: The campaign cannot be planned, or a plugin does not exist.
+        StoreError, DocumentError: A file of the campaign cannot be read or written.
         PluginError: A plugin that is needed does not work.
         Unavailable: The directory could no longer be written. Finished repeats are kept.
         KeyboardInterrupt: The user pressed Ctrl-C; the message says how to continue.

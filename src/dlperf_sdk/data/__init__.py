@@ -27,9 +27,10 @@ from dlperf_sdk.worker.request import resolve
 
 
 def check_exists(data: DataSpec) -> None:
-    """Check that the data's folder exists. Data without a folder passes, and so does a source that takes none.
+    """Check that the data's folder exists. Data without a folder passes.
 
-    Callers do this before they store anything. If the folder is removed later, the case fails.
+    A folder that the data's source does not take is not checked. Callers do this before they store anything. If the
+    folder is removed later, the case fails.
 
     Args:
         data: The data source, and its folder if it has one.

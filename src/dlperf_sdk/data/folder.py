@@ -12,7 +12,7 @@ from dlperf_sdk.errors import DocumentError, Unavailable
 
 
 class File(NamedTuple):
-    """One file of the folder: its name, and the properties that show whether it has changed."""
+    """One file of a data source's folder: its name, and the properties that show whether it has changed."""
 
     name: str
     """Name of the file in its folder."""

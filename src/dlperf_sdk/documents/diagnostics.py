@@ -35,7 +35,7 @@ def list_file_errors(
         One message per error; empty if the document is valid.
 
     Raises:
-        DocumentError: The document is of another major version.
+        DocumentError: The document states another major version than that of the schema.
     """
     messages = [
         (source_positions.line_of(places, error.place), explained.get(error.place) or str(error))
@@ -59,8 +59,8 @@ def gather_errors(errors: list[str]) -> Iterator[None]:
 def join_errors(errors: Iterable[str]) -> str:
     """Return messages as one text, a line each, without duplicates, in the order in which they first occur.
 
-    The text has at most the first `MAX_LISTED` (10) messages. If there are more, one further line says so, with their
-    number unless that is uncertain. The text is empty without messages.
+    The text has at most the first `MAX_LISTED` (10) messages. If there are more, one further line says so. It has
+    their number unless there may be errors that are not among `errors`. The text is empty without messages.
     """
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:

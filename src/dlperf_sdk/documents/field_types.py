@@ -30,7 +30,7 @@ class Schema:
 
 
 class WrittenAs:
-    """Type of a field in documents, attached with `typing.Annotated` where values have another type.
+    """Type of a field's value in documents, attached with `typing.Annotated` if it has another type in Python.
 
     Args:
         type: The type in documents, from which the schema is made.

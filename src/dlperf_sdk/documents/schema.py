@@ -53,8 +53,8 @@ def check(name: str, document: Any, part: str = "") -> None:
         part: Name of a definition in the schema's `$defs` to check against; empty: the schema itself.
 
     Raises:
-        DocumentError: The document breaks the schema, or is of another major version. If it breaks the
-            schema, the message names the place as a JSON path, and `.place` has its keys and indexes.
+        DocumentError: The document breaks the schema, or states another major version than that of the schema. If it
+            breaks the schema, the message names the place as a JSON path, and `.place` has its keys and indexes.
     """
     title = _title(name, part)
     _check_version(name, title, document)
@@ -92,7 +92,7 @@ def list_errors(name: str, document: Any) -> list[DocumentError]:
         valid. Of a document with at least `MOST_ERRORS` (100) errors, some may be left out.
 
     Raises:
-        DocumentError: The document is of another major version.
+        DocumentError: The document states another major version than that of the schema.
     """
     title = _title(name, "")
     _check_version(name, title, document)

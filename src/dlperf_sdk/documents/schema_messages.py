@@ -84,8 +84,8 @@ def explain(error: ValidationError, unknown: Sequence[str]) -> str:
             are none.
 
     Raises:
-        KeyError: The error is about a keyword of JSON Schema for which there is no phrase, neither here nor in
-            `EXPECTED`.
+        KeyError: The document breaks a keyword of JSON Schema that dlperf-sdk's schemas do not use, such as
+            `minProperties`.
     """
     schema: Any = error.schema
     if error.validator == "required":

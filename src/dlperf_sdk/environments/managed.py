@@ -125,7 +125,8 @@ def lock_file(name: str) -> Path:
 def obtain(recipe: Recipe, on_progress: Progress) -> PreparedEnvironment:
     """Return the managed environment of a recipe: the existing one if it is complete, else a new one.
 
-    The function waits while another process makes the environment, or uses one that must be made anew.
+    The function waits while another process makes the environment. If the environment must be made anew, the function
+    also waits while another process uses it.
 
     Args:
         recipe: The interpreter, requirements and options that the environment is made from.

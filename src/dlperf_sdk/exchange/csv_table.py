@@ -35,9 +35,9 @@ def to_csv(results: Sequence[Result]) -> str:
     - A value that is None is an empty text.
     - Numbers are written so that they read back exactly; those that are not finite are nan, inf and -inf.
     - A text that a spreadsheet would take for a formula gets an apostrophe in front, and so does a text that begins
-      with an apostrophe. Formulas begin with = + - @, also full-width or after white space. An apostrophe is also
-      inserted within a text, between a semicolon, a tab or a line feed and what would be a formula or is an apostrophe:
-      some spreadsheets split lines there. `read_csv` removes all these apostrophes.
+      with an apostrophe. Formulas begin with = + - @, also full-width or after white space.
+      Some spreadsheets split a text after a semicolon, a tab or a line feed. There, too, an apostrophe is inserted if a
+      formula or an apostrophe follows. `read_csv` removes all these apostrophes.
     - In texts, `�` replaces unprintable characters. A text of more than `LONGEST_CELL` (32,767) characters is cut to
       this length and ends with an ellipsis.
     """
@@ -49,8 +49,8 @@ def csv_text(header: Sequence[str], lines: Iterable[Iterable[Value]]) -> str:
 
     A value that is None is an empty text, and a boolean is `true` or `false`. Numbers are written so that they read
     back exactly; those that are not finite are nan, inf and -inf. Texts are changed as `to_csv` describes: an
-    apostrophe marks what a spreadsheet would take for a formula, control characters are replaced, and a text of more
-    than `LONGEST_CELL` (32,767) characters is cut.
+    apostrophe marks what a spreadsheet would take for a formula, unprintable characters are replaced, and a text of
+    more than `LONGEST_CELL` (32,767) characters is cut.
 
     Args:
         header: Titles of the columns.

@@ -40,7 +40,8 @@ def open_store(place: str | Path, registry: Registry | None = None) -> Store:
         registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: The URL is not valid, or no plugin has its scheme; also any subclass.
+        UsageError: The URL is not valid.
+        UnknownName: No plugin has the scheme of the URL.
         PluginError: The plugin does not work.
     """
     return (
@@ -60,7 +61,8 @@ def open_database(url: str, registry: Registry | None = None) -> ResultDatabase:
         registry: The plugins; None for the installed ones.
 
     Raises:
-        UsageError: The text is not a valid URL, or no plugin has its scheme; also any subclass.
+        UsageError: The text is not a valid URL.
+        UnknownName: No plugin has the scheme of the URL.
         PluginError: The plugin does not work.
     """
     from dlperf_sdk.registry.plugins import Registry

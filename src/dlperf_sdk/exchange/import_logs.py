@@ -81,8 +81,8 @@ def import_logs(
         importer: Name of an installed importer.
         paths: The logs, at least one.
         stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
-            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. `warmup` and
-            `steps` choose another window, if the importer has one.
+            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. If the
+            importer measures over a window of steps, `warmup` and `steps` choose another window.
         registry: The plugins; None for the installed ones.
 
     Returns:

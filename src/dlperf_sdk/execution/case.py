@@ -64,7 +64,8 @@ class Case(CaseRecord):
             registry: The plugins.
             run_id: The run's name; None for a new one.
             started_at: The start of a case that was begun before, in UTC and ISO 8601; None for now.
-            refusal: The failure of a case that cannot be run, which is not planned; None for any other case.
+            refusal: Reason why the case cannot be run: it becomes the case's failure, and the case is not planned. None
+                to plan the case.
 
         Raises:
             UsageError: The case is invalid, or the store cannot be written.
@@ -111,8 +112,9 @@ class Case(CaseRecord):
     def check_parity(self, reference_case: str | None = None, *, use_cache: bool = True) -> None:
         """Check that the first steps of the trainer follow the model's reference.
 
-        Does nothing for a case that is not prepared or has failed. A failure of the parity run that would end the next
-        launch as well, such as a lost node, is not raised: it becomes the case's failure.
+        Does nothing for a case that is not prepared or has failed. No failure of the parity run is raised. After a
+        crash, a timeout or an invalid record, the parity verdict fails. Any other failure, such as a lost node, becomes
+        the case's failure.
 
         Args:
             reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.

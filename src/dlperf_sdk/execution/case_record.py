@@ -107,7 +107,10 @@ class CaseRecord:
         self.failure = self.failure or failure
 
     def withdraw_failure(self) -> None:
-        """Remove the recorded failure, if any, which the case did not cause, so that the case can continue."""
+        """Remove the recorded failure, if there is one, so that the case can continue.
+
+        This is for failures that the case did not cause, such as the end of a session's time.
+        """
         self.failure = None
 
     def record_store_failure(self, error: StoreError) -> None:

@@ -108,7 +108,8 @@ def check_parity(
         started: the first launch of the case has to include it.
 
     Raises:
-        RunFailed: The parity run failed for a reason that would end the case as well, such as a lost node.
+        RunFailed: The parity run failed for a reason that would end the case as well, such as a lost node. A crash, a
+            timeout or an invalid record is not raised: it is in the evidence.
         PluginError: The plugin's files cannot be packed.
         OSError: The bundle of the parity run cannot be written to the directory for temporary files.
     """

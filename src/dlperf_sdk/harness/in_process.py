@@ -59,7 +59,7 @@ def request(
 
     Args:
         plugin: The framework's plugin.
-        model: Name of a model in `MODELS`.
+        model: Name of a model in the constant `MODELS` of this module, such as `resnet50`.
         options: Options of the model by name; None for all defaults.
         framework_options: Options of the framework by name; None for all defaults.
         changes: Fields of `Request` that replace the defaults, such as `batch_size=8`.
@@ -122,11 +122,11 @@ def small_request(
 ) -> Request:
     """Return a worker's request for a small model; its defaults are those of `request`, such as one replica on the CPU.
 
-    The model's options are those in `SMALL`, which suit any machine.
+    The model's options are those that the constant `SMALL` of this module has for it. They suit any machine.
 
     Args:
         plugin: The framework's plugin.
-        model: Name of a model in `MODELS`.
+        model: Name of a model in the constant `MODELS` of this module, such as `resnet50`.
         options: Options of the model by name, which take precedence over those in `SMALL`; None for no others.
         framework_options: Options of the framework by name; None for all defaults.
         changes: Fields of `Request` that replace the defaults, such as `precision="amp-bf16"`.
@@ -196,7 +196,7 @@ def summarize_traced_steps(
     Raises:
         ValueError: The plugin declares no profiler.
         Unsupported: The plugin's runtime has no profiler.
-        DocumentError: The trace is not in Chrome's format, or has no event of work.
+        DocumentError: The trace is not in Chrome's format, or has no event that stands for work of the device.
     """
     import gzip
 

@@ -47,7 +47,7 @@ def run_ranks(program: str, *arguments: str, ports: int, processes: int = 2) -> 
         For each rank, in order, the last line of its standard output, parsed as JSON.
 
     Raises:
-        RuntimeError: A process had a nonzero exit code; its own output gives the reason.
+        RuntimeError: A process had a nonzero exit code. The reason is in its standard error, which is not captured.
         subprocess.TimeoutExpired: A process did not end within `TIMEOUT` (280) seconds.
         ValueError: The last line that a process printed is not JSON.
         IndexError: A process printed nothing.

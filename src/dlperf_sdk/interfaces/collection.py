@@ -148,10 +148,10 @@ class OutOfMemory:
     """Line in the document, counted from 1."""
 
     def applies_to(self, facts: Mapping[str, Any]) -> bool:
-        """Return True if another case differs from this one in batch size and topology at most.
+        """Return True if another case has the same facts as this one; batch size and topology may differ.
 
         Args:
-            facts: Facts of the other case: name → value. One that is missing or None counts as not stated.
+            facts: Facts of the other case: name → value. A missing fact counts as None, which is not stated.
         """
         return all(facts.get(name) == value for name, value in self.facts.items())
 

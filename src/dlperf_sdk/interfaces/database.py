@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Answer:
-    """Rows that a query selects, with the names of their columns, and the results that no query selects."""
+    """Rows that a query selects, with the names of their columns; and the results of the store that cannot be read."""
 
     columns: tuple[str, ...]
     """Names of the columns, in the order of each row."""
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Version(NamedTuple):
-    """Version of a result's file: a later upload replaces an earlier one only if its file was changed later."""
+    """Version of a result's file. In a database, a version replaces another only if the file was changed later."""
 
     # A tuple, because a query on an index of 100,000 results makes 200,000.
     modified: int
@@ -89,7 +89,7 @@ class Store(ABC):
 
 
 class ResultDatabase(Store):
-    """A database that results are uploaded to, in addition to their directories."""
+    """A database to which results are uploaded. The results stay in their directories as well."""
 
     identity: str
     """Text without credentials that differs between databases, also if their `location` is the same."""
@@ -125,7 +125,7 @@ class ResultDatabase(Store):
 
     @abstractmethod
     def upgrade(self) -> None:
-        """Rebuild tables in an older version of their format from the complete results that the database holds.
+        """Rebuild tables that have an older format, from the complete results that the database holds.
 
         If the tables are of the present version, nothing changes.
 

@@ -181,8 +181,8 @@ class Topology(ABC):
 
         A controller that was killed may not have stored the queue's identifier of its job. Therefore jobs are
         found by their `Job.id`, among those of the same user. An empty result means that no such job exists or can
-        appear; the caller repeats the call until then. The base class, for launchers without a queue, returns an
-        empty mapping.
+        appear; the caller repeats the call until the result is empty. The base class, for launchers without a
+        queue, returns an empty mapping.
 
         Args:
             ids: Values of `Job.id` to look for.

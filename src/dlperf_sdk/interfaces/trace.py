@@ -16,8 +16,8 @@ def _pattern(text: str) -> re.Pattern[str]:
 class Events:
     r"""Events of a trace in Chrome's format, selected by regular expressions that must match a text completely.
 
-    An event is selected if all patterns match. A name without its varying parts is the first group of `name`, if that
-    has a group: `r"(.+?)(?:\.\d+)?"` takes `fusion` from `fusion.12`.
+    An event is selected if all patterns match. If the pattern `name` has a group, the text of its first group replaces
+    the event's name in the summary, without parts that vary: `r"(.+?)(?:\.\d+)?"` takes `fusion` from `fusion.12`.
 
     Raises:
         re.error: A pattern is not a regular expression.

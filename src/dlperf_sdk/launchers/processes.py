@@ -54,8 +54,8 @@ def run_commands(commands: Sequence[Sequence[str]], bundle: Path) -> Iterator[It
       with the failure.
 
     On exit, the context manager closes the standard inputs, which ends the agents, and kills a command that has not
-    ended after `STOP_TIMEOUT` (10) seconds; after 2 seconds if there are several and not all agents have joined. The
-    agents of a killed command end themselves, because they no longer get heartbeats.
+    ended after `STOP_TIMEOUT` (10) seconds. It waits only 2 seconds if there are several commands and not all agents
+    have joined. The agents of a killed command end themselves, because they no longer get heartbeats.
 
     Each command needs one file descriptor, for its standard input. The commands share the file of the bundle, the
     thread that writes the bundle, the pipe for the output of all but the first, and the file of standard error.

@@ -107,8 +107,7 @@ def _host_failure(hosts: Sequence[str], output: str) -> bytes | None:
 def find_unreached_host(hosts: Sequence[str], output: str) -> int | None:
     """Return the index of the first host that ssh names in an error message; None if it names none.
 
-    The host that OpenMPI names as `target node:` does not count: that is one that OpenMPI could not notify of the
-    failure.
+    A host that OpenMPI names as `target node:` does not count: OpenMPI could not notify it of the failure.
 
     Args:
         hosts: Names of the hosts, perhaps with a user (`user@n1`).

@@ -85,8 +85,8 @@ def start_failure(line: bytes, nodes: Sequence[int]) -> bytes | None:
 
     Args:
         line: A line that another agent than agent 0, or the shell that starts it, has printed.
-        nodes: Numbers of the nodes that the line may come from. The event names the node that the line names, if that
-            is one of them. If there is only one, the event names this node, whatever the line says.
+        nodes: Numbers of the nodes that the line may come from. If there is only one, the returned event names it. If
+            there are several, it names the node that the line names, or none if that is not one of them.
     """
     event = parse_event(line)
     failure = event.get("failure") if event is not None and event["event"] == "ended" else None

@@ -17,8 +17,8 @@ HEADROOM = 0.9
 def process_memory(plan: Plan) -> int | None:
     """Return the bytes of memory that one process of a case may take on this machine.
 
-    For `cuda` it is the memory of the smallest GPU. For `cpu` it is the case's `memory_limit` or, if that is None, an
-    equal share of the host's free memory (`host_memory`).
+    For `cuda` it is the memory of the smallest GPU. For `cpu` it is the case's `memory_limit` or, if that is None, what
+    `host_memory` returns for one process per device of the case.
 
     Returns:
         The bytes; None for another kind of device, or if the memory of the GPUs is unknown.

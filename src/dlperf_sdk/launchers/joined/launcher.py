@@ -105,7 +105,8 @@ class Joined(Topology):
 
         Raises:
             SystemExit: This process is not rank 0, and rank 0 has ended; the exit code is that of rank 0.
-            LostNode: This process is not rank 0, and rank 0 was not found within the deadline `start`, or was lost.
+            LostNode: This process is not rank 0, and rank 0 was not found in time, or was lost. The time is the
+                longest deadline `start` of the cases.
             UsageError: The variables of the job are malformed or contradict each other, the job is too small for the
                 cases, rank 0 cannot listen on its address, or the job's file or secret cannot be used.
         """
