@@ -18,7 +18,7 @@ SERVE = "dlperf_tensorflow.worker.service:serve"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case, in the order of ranks: a trainer per device, except in two cases.
+    """Return the processes of a case, in the order of ranks: a trainer per device, with two exceptions.
 
     With the strategy `all_reduce` and the option `one_process_per_node`, there is a trainer per node. With
     `parameter_server_async` and several devices, the processes are those of `plan_with_servers`.

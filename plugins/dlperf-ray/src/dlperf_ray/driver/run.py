@@ -50,7 +50,7 @@ class Run:
         Call this once, and `serve` only if the result is True.
 
         Returns:
-            True if all agents have started; False if one could not be started, and a failure was written.
+            True if all agents have started. False if one could not be started; `Output.fail` has then written why.
         """
         hosts = self._get_all([actor.describe.remote() for actor in self._actors])
         if hosts is None:
@@ -91,9 +91,9 @@ class Run:
     def serve(self):
         """Forward input and output until the agent of node 0 or the input ends, or a node is lost.
 
-        A node is lost if Ray loses its actor, or if its agent ends with an exit code other than 0 and is not that of
-        node 0. If the agent of node 0 does not end within 5 s (`SETTLE`), a failure `lost-node` is then written. The
-        caller must call `stop` afterwards.
+        A node is lost if Ray loses its actor. A node other than node 0 is also lost if its agent ends with an exit code
+        other than 0. After a loss, the agent of node 0 has 5 s (`SETTLE`) to end; if it does not, a failure `lost-node`
+        is written. The caller must call `stop` afterwards.
         """
         feeding = set()
         while not self._source.is_closed.is_set():

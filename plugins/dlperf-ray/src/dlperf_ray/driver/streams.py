@@ -9,9 +9,9 @@ from actor import PART
 
 
 class Input:
-    """Standard input of the driver, which a thread reads from the construction on.
+    """Standard input of the driver, read by a thread that the constructor starts.
 
-    If it ends while `is_connected` is False, the thread ends this process with exit code 1.
+    If the input ends while `is_connected` is False, the thread ends this process with exit code 1.
 
     Attributes:
         data: The bytes read so far, a bytearray.
@@ -34,7 +34,7 @@ class Input:
 class Output:
     """The launcher's stream of lines, which is this process's standard output.
 
-    The constructor redirects everything else that prints to standard error.
+    The constructor redirects all other output of this process to standard error.
     """
 
     def __init__(self):

@@ -23,9 +23,9 @@ def join():
 
 
 def servers(job):
-    """Return a list of the device names of the CPUs of a job's servers, in TensorFlow's order; empty without any.
+    """Return a list of the CPUs of all servers of one kind: device names in TensorFlow's order; empty without servers.
 
-    `job` is `worker` for computing servers, or `ps` for parameter servers.
+    `job` is the kind: `worker` for computing servers, or `ps` for parameter servers.
     """
     names = [device.name for device in tf.config.list_logical_devices("CPU")]
     return [name for name in names if name.startswith("/job:%s/" % job)]

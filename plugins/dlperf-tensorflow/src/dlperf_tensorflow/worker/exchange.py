@@ -12,8 +12,8 @@ class AllReduceExchange(GradientExchange):
     Args:
         runtime: The `TensorFlowRuntime`.
         trained: List of the variables whose gradients are exchanged, in the order of a step.
-        place: Function that places a list of one dict of tensors per replica on the devices, as `strategy.run` takes
-            it.
+        place: Function that takes a list with a dict of tensors for each replica, and returns one dict for
+            `strategy.run`, with the values on the replicas' devices.
     """
 
     def __init__(self, runtime, trained, place):

@@ -21,27 +21,28 @@ ATTEMPTS = 10
 def load_images(trainer):
     """Start a pipeline of JPEGs for each replica; return an endless iterator over batches.
 
-    `trainer` is a `TensorFlowTrainer`. The batches are what its `place` returns, on the devices.
+    `trainer` is a `TensorFlowTrainer`. The batches are what the trainer's `place` returns, on the devices.
 
     Raises:
-        DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
+        DataError: The prepared data is missing, or is not what the controller prepared. The iterator's `next()` raises
+            a DataError, too.
     """
     return trainer.load(JpegPipeline)
 
 
 class JpegPipeline:
-    """The images of a request's index as a tf.data pipeline, for `loading.Loader`.
+    """A tf.data pipeline of a request's images, which an index file lists, for `loading.Loader`.
 
     A batch has `image`, (B, H, W, 3) in the layout `nhwc` and (B, 3, H, W) in `nchw`, float32; and `label`, (B,),
     int64.
 
     Args:
-        request: The case.
+        request: The `Request`, whose `data` names the index file.
         replica: The replica's global index.
         layout: The layout of images, `nchw` or `nhwc`.
 
     Raises:
-        DataError: The index is not the one that was prepared.
+        DataError: The index file is missing, malformed, or not the one that the controller prepared.
     """
 
     def __init__(self, request, replica, layout):

@@ -14,8 +14,9 @@ class Loader(loading.Loader):
     `next()` raises DataError if a batch cannot be made. The dataset is a `TokenPipeline` or a `JpegPipeline`, which
     both have:
 
-    - `keys_of(draws)`: returns the lists that describe one batch, of the types and shapes in `signature`;
-    - `pipeline(keys, workers)`: returns a `tf.data.Dataset` of batches from a `tf.data.Dataset` of such lists;
+    - `keys_of(draws)`: returns the description of one batch, a list or a dict of lists;
+    - `signature`: the `tf.TensorSpec` (type and shape) of each list in a description;
+    - `pipeline(keys, workers)`: returns a `tf.data.Dataset` of batches from a `tf.data.Dataset` of descriptions;
     - `explain(draws, error)`: returns the message for a batch that failed.
     """
 
@@ -67,11 +68,11 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator: dicts from input name to tensor on the host."""
 
     def open(self, generate, request):
-        """Return an iterator over a generator's batches, dicts from input name to tensor on the host.
+        """Return an endless iterator over a generator's batches, dicts from input name to tensor on the host.
 
-        The generator runs in a thread of this process, in a `tf.data.Dataset`. `generate` is a function without
-        arguments that returns a generator of one replica's batches, dicts of NumPy arrays. It is called once more for
-        the shapes of a batch. `request` is not used.
+        `generate` is a function without arguments that returns an endless generator of one replica's batches, dicts of
+        NumPy arrays. It is called twice: first for the shapes of a batch, then for the batches. Their generator runs in
+        a thread of this process, in a `tf.data.Dataset`. `request` is not used.
         """
         signature = {
             name: tf.TensorSpec(values.shape, values.dtype) for name, values in next(generate()).items()

@@ -21,7 +21,8 @@ def optimizer_for(numbers, variables, decays, place_near):
         numbers: `Request.optimizer`: a dict of the kind, `sgd` or `adamw`, and its hyperparameters.
         variables: List of the trainable variables, in float32.
         decays: List with True for each variable that has weight decay, else False.
-        place_near: Function of a variable that returns a context manager, which places the operations of its update.
+        place_near: Function of a variable that returns the context manager in which the variable is updated, such as
+            `asynchronous.place_beside`.
 
     Raises:
         ValueError: The kind of optimizer is neither `sgd` nor `adamw`.
@@ -48,7 +49,8 @@ class Momentum:
         numbers: `Request.optimizer`: a dict of hyperparameters.
         variables: List of the trainable variables, in float32.
         decays: List with True for each variable that has weight decay, else False.
-        place_near: Function of a variable that returns a context manager, which places the operations of its update.
+        place_near: Function of a variable that returns the context manager in which the variable is updated, such as
+            `asynchronous.place_beside`.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -59,7 +61,7 @@ class Momentum:
         """None: nothing counts the updates."""
 
     def initial_values(self):
-        """Yield (variable, value) for each velocity; all its elements are `value`, 0.0, before the first step."""
+        """Yield (variable, 0.0) for each velocity: 0.0 is the value of all elements before the first step."""
         return ((variable, 0.0) for variable in self.moments)
 
     def apply(self, gradients, rate):
@@ -91,7 +93,8 @@ class AdamW:
         numbers: `Request.optimizer`: a dict of hyperparameters.
         variables: List of the trainable variables, in float32.
         decays: List with True for each variable that has weight decay, else False.
-        place_near: Function of a variable that returns a context manager, which places the operations of its update.
+        place_near: Function of a variable that returns the context manager in which the variable is updated, such as
+            `asynchronous.place_beside`.
     """
 
     def __init__(self, numbers, variables, decays, place_near):
@@ -104,9 +107,9 @@ class AdamW:
         self.steps = tf.Variable(tf.zeros((), tf.float64), trainable=False)
 
     def initial_values(self):
-        """Yield (variable, value) for the moments and the count of updates.
+        """Yield (variable, 0.0) for each moment, and for the count of updates.
 
-        All elements of the variable are `value`, 0.0, before the first step.
+        0.0 is the value of all elements of the variable before the first step.
         """
         return ((variable, 0.0) for variable in (*self.moments, self.steps))
 

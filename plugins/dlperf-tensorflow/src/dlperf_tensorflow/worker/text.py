@@ -8,10 +8,11 @@ from dlperf_sdk.worker.loading import TokenArrays
 def load_text(trainer):
     """Start a pipeline of prepared token arrays for each replica; return an endless iterator over batches.
 
-    `trainer` is a `TensorFlowTrainer`. The batches are what its `place` returns, on the devices.
+    `trainer` is a `TensorFlowTrainer`. The batches are what the trainer's `place` returns, on the devices.
 
     Raises:
-        DataError: The prepared data is missing, or is not what the controller prepared. The iterator raises it, too.
+        DataError: The prepared data is missing, or is not what the controller prepared. The iterator's `next()` raises
+            a DataError, too.
     """
     return trainer.load(TokenPipeline)
 
@@ -22,12 +23,12 @@ class TokenPipeline(TokenArrays):
     A batch is a dict from input name to tensor (B, …), of the types in the request.
 
     Args:
-        request: The case.
+        request: The `Request`, whose `data` names the index file of the arrays.
         replica: The replica's global index.
         layout: Not used.
 
     Raises:
-        DataError: The index or an array is not the one that was prepared.
+        DataError: The index file or an array is missing, malformed, or not the one that the controller prepared.
     """
 
     def __init__(self, request, replica, layout):

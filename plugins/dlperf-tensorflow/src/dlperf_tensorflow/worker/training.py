@@ -127,7 +127,7 @@ class TensorFlowTrainer(ReplicaState):
         return AllReduceExchange(self.runtime, self.trained, self.place)
 
     def reset_optimizer(self):
-        """Set the moments and counts to zero, and the loss scale to its first value, in every replica."""
+        """Set the moments and counts of updates to zero, and the loss scale to its first value, in every replica."""
         for variable, value in (*self.optimizer.initial_values(), *self.scaler.initial_values()):
             for copy in self.strategy.experimental_local_results(variable):
                 copy.assign(tf.fill(copy.shape, tf.cast(value, copy.dtype)))
@@ -145,8 +145,9 @@ class TensorFlowTrainer(ReplicaState):
     def outputs_and_references(self):
         """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
 
-        Each is a list of one tensor per head and replica of this process. The first is traced and compiled, as in
-        `step`; the second has no TF32, and is eager without parameter servers. Running statistics are restored.
+        Each is a list of one tensor per head and replica of this process, in the same order. The first is traced and
+        compiled, as in `step`. The second is computed without TF32, and eagerly unless there are parameter servers. The
+        running statistics of batch norm are restored.
         """
         batch = self.canonical_batch()
         outputs_function = self.compiler(partial(self._first_outputs, self.network))

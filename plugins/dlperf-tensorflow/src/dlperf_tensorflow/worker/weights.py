@@ -83,8 +83,8 @@ class Weights:
     def round_masters(self, place_near):
         """Set the variables that are narrower than float32 to their float32 master weights, rounded.
 
-        `place_near` is a function of a variable that returns a context manager, which places the operations that set
-        it.
+        `place_near` is a function of a variable that returns the context manager in which the variable is set, such as
+        `asynchronous.place_beside`.
         """
         for name, variable in self.trained.items():
             if variable is not self.variables[name]:

@@ -48,7 +48,7 @@ class Alone:
         """Add the update of the weights with `gradients` to the graph; return its operation.
 
         Args:
-            gradients: List of this replica's gradients, a tensor per parameter. A strategy averages them first.
+            gradients: List of this replica's gradients, a tensor per parameter. A subclass averages them first.
             update: Function that adds an update with a list of mean gradients to the graph, and returns its operation.
         """
         return update(gradients)

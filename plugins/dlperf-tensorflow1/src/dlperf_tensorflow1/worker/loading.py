@@ -54,11 +54,12 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
     """An endless iterator over the batches of a Python generator: dicts from input name to NumPy array."""
 
     def open(self, generate, request):
-        """Yield a generator's batches, dicts from input name to NumPy array, which a thread of this process makes.
+        """Yield a generator's batches without end: dicts from input name to NumPy array.
 
-        The thread belongs to a `tf.data.Dataset` with a graph and a session of its own, on the CPU. `generate` is a
-        function without arguments that returns a generator of one replica's batches, dicts of NumPy arrays. It is
-        called once more for the types and shapes. `request` is not used.
+        `generate` is a function without arguments that returns an endless generator of one replica's batches, dicts of
+        NumPy arrays. It is called twice: first for the types and shapes of a batch, then for the batches. Their
+        generator runs in a thread of a `tf.data.Dataset`, which has its own graph and session, on the CPU. `request` is
+        not used.
         """
         example = next(generate())
         types = {name: values.dtype for name, values in example.items()}

@@ -70,10 +70,11 @@ def batch_norm(weights, name, x, gamma, epsilon, momentum):
 
 
 def bottleneck(weights, name, x, strides, has_shortcut):
-    """Return the output of a residual block for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / S⌉, ⌈W / S⌉).
+    """Return the output of a residual block for x, (B, C, H, W): a tensor (B, 4 × width, ⌈H / S⌉, ⌈W / S⌉).
 
-    The block has convolutions of 1×1, 3×3 and 1×1 with batch norm, and the shortcut around them. S is the larger
-    stride. The shapes are those of the layout `NCHW`; in `NHWC`, channels are the last axis of both.
+    The block has convolutions of 1×1, 3×3 and 1×1 with batch norm, and the shortcut around them. The first two have
+    `width` output channels. S is the larger stride. The shapes are those of the layout `NCHW`; in `NHWC`, the channels
+    are the last axis.
 
     Args:
         weights: The `Weights`, whose shapes give the channels.

@@ -92,7 +92,7 @@ class TensorFlow1Runtime(Runtime):
         return config
 
     def seed(self):
-        """Return True without setting a seed.
+        """Return True, and set nothing: there is no random state.
 
         Dropout's masks are a function of the request's seed, the replica and the step.
         """

@@ -12,7 +12,7 @@ class TowerEvidence(GraphEvidence):
 
     Args:
         targets: List of the operations of a step; at least one, all of one graph.
-        outputs: List of the logits of each tower: a sequence of tensors.
+        outputs: List with one item per tower: the sequence of the tower's logits, a tensor per head.
     """
 
     def __init__(self, targets, outputs):

@@ -76,7 +76,7 @@ def resident_input(variables):
     A tower is one replica's part of the graph.
 
     Args:
-        variables: List of a list for each tower: a variable per input, in the order of the items of a host batch.
+        variables: List with one item per tower: a list of one variable per input, in the order of `Model.inputs`.
     """
     return TensorInput(lambda: [tf.identity(v) for v in variables[get_current_tower_context().index]])
 

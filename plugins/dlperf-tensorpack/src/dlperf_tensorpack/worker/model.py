@@ -84,8 +84,8 @@ class TowersOptimizer(tf.train.Optimizer):
         """Return an operation that updates the variables of `grads_and_vars` once, at the constructor's learning rate.
 
         `grads_and_vars` is a list of pairs that `compute_gradients` returned. For them, an optimizer of the TensorFlow
-        1 plugin is made and appended to `of_variables`. `global_step` and `name` are not used: tensorpack itself counts
-        the global step.
+        1 plugin is made and appended to the attribute `of_variables`. `global_step` and `name` are not used: tensorpack
+        itself counts the global step.
 
         Raises:
             ValueError: The kind of optimizer is neither `sgd` nor `adamw`.

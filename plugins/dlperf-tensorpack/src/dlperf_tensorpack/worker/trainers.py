@@ -23,7 +23,7 @@ TRAINERS = {"all_reduce": _make_replicated_trainer, "parameter_server": _make_se
 
 
 class StepValues(Callback):
-    """A callback of tensorpack with the values that a step is fed, and those that it returns.
+    """A callback of tensorpack that feeds values to each step, and keeps the values that the step returns.
 
     Args:
         fetches: Nested list of the tensors whose values a step returns.

@@ -108,11 +108,11 @@ class TensorpackTrainer(TowerState):
     # Batches.
 
     def place(self, batches):
-        """Return a list of `batches`, which has a dict of NumPy arrays per replica. A session copies them later."""
+        """Return `batches`, one dict of NumPy arrays per replica, as a list; a session copies the arrays later."""
         return list(batches)
 
     def load_resident_batches(self):
-        """Set the variables of each tower, which it reads for an empty dict, to the canonical batch of its replica."""
+        """Set the variables that each tower reads for an empty dict to the canonical batch of the tower's replica."""
         feed, initializers = {}, []
         for variables, batch in zip(self.resident, self.host_batches()):
             for variable, values in zip(variables, batch.values()):
@@ -160,7 +160,7 @@ class TensorpackTrainer(TowerState):
     def outputs_and_references(self):
         """Return the logits of the canonical batch twice, as a pair: as in `step`, and in fp32, which is the same here.
 
-        Each is a list of float32 arrays (B, classes), one per replica and head: all heads of a replica, then the next.
+        Each is a list of float32 arrays of logits: those of all heads of the first replica, then those of the next.
         """
         logits = [output for tower in self.towers for output in tower.outputs]
         feed = self._feed_for(self.canonical_batch())

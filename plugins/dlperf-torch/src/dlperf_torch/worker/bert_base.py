@@ -218,13 +218,13 @@ class BertBaseTrainer(TorchTrainer):
     def build(self, options):
         """Return a `Bert`, or a `FusedBert` if the plugin's option `fused_layers` is true: an `nn.Module` on the CPU.
 
-        `options` is a dict of the model's options; its sizes and its `dropout` are read. Only the implementation of
-        attention that the plugin's option `attention` names is allowed in this process from now on, and it is tried on
-        the trainer's device. If the option is `auto`, `allow_attention` is called, and nothing is tried.
+        `options` is a dict of the model's options; its sizes and its `dropout` are read. The plugin's option
+        `attention` names an implementation of attention. It is tried on the trainer's device, and all others are
+        forbidden in this process from now on. For `auto`, `allow_attention` is called instead, and nothing is tried.
 
         Raises:
             Unsupported: The attention does not run with these sizes, in this precision, on the device; or
-                `fused_layers` is true and does not support the sizes.
+                `fused_layers` is true, and the fused kernels do not support the sizes.
         """
         chosen = self.request.framework_options
         levers.probe_attention(

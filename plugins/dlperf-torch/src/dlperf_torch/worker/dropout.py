@@ -27,9 +27,9 @@ def threshold(p):
 def keep(seeds, index, threshold):
     """Return a block of booleans in a Triton kernel: True for the elements that dropout keeps.
 
-    The bits per element are MurmurHash3's finalizer (Appleby 2011) of its index, with a seed added before each of its
-    two multiplications, and without its last step, which changes the lower half only. Philox takes more than ten times
-    as many instructions, which would take longer than these kernels' memory traffic.
+    An element's bits are computed from its index by MurmurHash3's finalizer (Appleby 2011), with two changes: a seed is
+    added before each of the two multiplications, and the last step is left out, since it changes only the lower half.
+    Philox takes more than ten times as many instructions, which would take longer than these kernels' memory traffic.
 
     Args:
         seeds: Pointer to two int32 seeds.

@@ -44,9 +44,9 @@ class Alone:
         """Wait until the gradients are the means over all replicas; here, return at once."""
 
     def gradient_exchange(self, train):
-        """Raise NotImplementedError; a strategy returns a `GradientExchange` of its buffers of gradients.
+        """Raise NotImplementedError; a subclass returns a `GradientExchange` of its buffers of gradients.
 
-        `train` is a function without arguments that takes one training step, from which a strategy learns its buffers;
+        `train` is a function without arguments that takes one training step. A subclass calls it to learn its buffers;
         here it is not called.
 
         Raises:
@@ -81,10 +81,10 @@ class AllReduce(Alone):
         return self.replicated.no_sync()
 
     def gradient_exchange(self, train):
-        """Return a `BucketExchange`, the exchange of the buckets of a training step.
+        """Return a `BucketExchange` of the buckets of gradients that a training step averages.
 
         `train` is a function without arguments that takes one training step. It is called twice, to find the buckets.
-        The network keeps the communication hook that noted its buckets.
+        The communication hook that notes them stays registered on the network.
         """
         return BucketExchange(self.replicated, train)
 
@@ -93,7 +93,7 @@ class BucketExchange(GradientExchange):
     """The buckets of gradients of a wrapped network, averaged as DistributedDataParallel averages them.
 
     Args:
-        replicated: The network, a `DistributedDataParallel`. It keeps a hook that calls `record`.
+        replicated: The network, a `DistributedDataParallel`. A hook that calls `record` stays registered on it.
         train: Function without arguments that takes one training step. It is called twice, to find the buckets.
     """
 
@@ -111,7 +111,11 @@ class BucketExchange(GradientExchange):
         self._steps[-1].append(bucket.buffer())
 
     def run(self):
-        """Enqueue the averaging of all buckets over the replicas, in place; the device waits until it is done."""
+        """Average all buckets over the replicas, in place.
+
+        On a CPU, this waits until the averaging has finished. On a GPU it may return earlier: operations that are
+        enqueued on the current stream afterwards wait for the averaging.
+        """
         works = []
         for bucket in self._buckets:
             bucket.div_(self._replicas)

@@ -138,8 +138,8 @@ def attend(qkv, bias, mask, heads, p, seeds):
 
     Args:
         qkv: Queries, keys and values with their bias, (B, S, 3 · N · D), on a GPU.
-        bias: The bias that was added to `qkv`, (3 · N · D,). Its values are not read. It receives its gradient here, so
-            it must have been detached when it was added.
+        bias: The bias that was added to `qkv`, (3 · N · D,). Its values are not read: it is passed to receive its
+            gradient here. So the tensor that was added must have been detached.
         mask: 1 for tokens that get attention, 0 for padding, (B, S). Each sequence has at least one 1.
         heads: Number of heads, N. D is a power of two, at least 16.
         p: Probability of dropout of the attention's probabilities, 0 ≤ p < 1.

@@ -252,7 +252,7 @@ class FusedBatchNorm(BatchNorm):
         return self._apply_fused(x, None, relu=False)[0]
 
     def activate(self, x):
-        """Return ReLU(batch norm of x), in x's shape, (B, C, H, W), and type.
+        """Return ReLU(batch_norm(x)), in x's shape, (B, C, H, W), and type.
 
         Raises:
             ValueError: There is only one value per channel: B · H · W is 1.
@@ -260,7 +260,7 @@ class FusedBatchNorm(BatchNorm):
         return self._apply_fused(x, None, relu=True)[0]
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut) as a pair of tensors, one for each branch of the next block.
+        """Return ReLU(batch_norm(x) + shortcut) as a pair of tensors, one for each branch of the next block.
 
         `x` and `shortcut` are (B, C, H, W); the pair's tensors have their shape, and x's type. Both are in the same
         memory, so nothing may change them in place.

@@ -89,11 +89,11 @@ class BatchNorm(nn.BatchNorm2d):
     """torch's batch norm for images, with methods that also apply the operations that follow it in ResNet."""
 
     def activate(self, x):
-        """Return ReLU(batch norm of x), in x's shape, (B, C, H, W), and type."""
+        """Return ReLU(batch_norm(x)), in x's shape, (B, C, H, W), and type."""
         return F.relu(self(x), inplace=True)
 
     def activate_sum(self, x, shortcut):
-        """Return ReLU(batch norm of x + shortcut) as a pair, one item for each branch of the next block.
+        """Return ReLU(batch_norm(x) + shortcut) as a pair, one item for each branch of the next block.
 
         `x` and `shortcut` are (B, C, H, W). Both items are the same tensor, in the shape and the type of x.
         """

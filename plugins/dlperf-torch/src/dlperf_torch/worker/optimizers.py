@@ -44,7 +44,7 @@ def optimizer(parameters, request):
 def set_learning_rate(optimizer, rate):
     """Set the learning rate of the next update to `rate`, a number, in all groups of the optimizer's parameters.
 
-    `optimizer` is what the function `optimizer` returned. If its learning rate is a tensor, the tensor stays the same.
+    `optimizer` is what the function `optimizer` returned. A learning rate that is a tensor is changed in place.
     """
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):

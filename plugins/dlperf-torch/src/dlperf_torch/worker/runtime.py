@@ -93,9 +93,9 @@ class TorchRuntime(Runtime):
     def exchange(self, network, request):
         """Return the object that synchronizes the gradients of `network`, an `nn.Module` on the device.
 
-        It is a `Horovod` with that strategy, an `AllReduce` if DistributedDataParallel averages the gradients, and an
-        `Alone` if the replicas do not synchronize. Its `replicated` is the network as a step calls it. `request` gives
-        the options.
+        It is a `Horovod` with the strategy `horovod`, an `AllReduce` if DistributedDataParallel averages the gradients,
+        and an `Alone` if the replicas do not synchronize. Its attribute `replicated` is the network that a step calls.
+        `request` gives the options.
         """
         if self.hvd:
             from dlperf_torch.worker.horovod import Horovod

@@ -8,12 +8,12 @@ capture may do."""
 
 
 class StepGraph:
-    """A function that takes training steps: the first few eagerly, then by replaying the CUDA graph of one of them.
+    """A function that takes training steps: the first two (`EAGER`) eagerly, all later ones by replaying a CUDA graph.
 
-    Each call takes one step of the training: none is taken only to warm up, and a capture computes nothing. A replay
-    reads and writes the memory that the captured step used, so each batch is copied to that of the captured one, and
-    the loss is copied from there. Parameters, optimizer state, learning rate and the generator of dropout are on the
-    device, and a replay continues them as the step itself would.
+    The third call captures the graph, without computing anything, and then replays it: each call takes one step of the
+    training. A replay reads and writes the memory that was used in the capture. Therefore each batch is copied into the
+    captured batch, and the returned loss is a copy. Parameters, optimizer state, learning rate and the generator of
+    dropout are on the device; a replay changes them as the step itself would.
 
     Args:
         step: Function that enqueues a step on a batch, a dict from input name to tensor, and returns its loss, a

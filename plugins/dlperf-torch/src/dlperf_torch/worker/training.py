@@ -118,7 +118,7 @@ class TorchTrainer(ReplicaState):
         return self.exchange.gradient_exchange(lambda: self.step(batch))
 
     def reset_optimizer(self):
-        """Set the optimizer's moments and counts to zero, and the loss scaler to its state before the first step."""
+        """Set the optimizer's moments and counts of updates to zero, and the loss scale to its first value."""
         for state in self.optimizer.state.values():
             for values in state.values():
                 values.zero_()
@@ -165,7 +165,8 @@ class TorchTrainer(ReplicaState):
     def observe_settings(self):
         """Return a dict of the `precision`, `compiler`, `layout` (None if unknown) and `strategy` (or None) in effect.
 
-        It also has booleans: `fused_optimizer`, `cuda_graph` (one was replayed), `triton_kernels` (of the plugin).
+        It also has booleans: `fused_optimizer`, `cuda_graph` (True if a graph was replayed), and `triton_kernels` (True
+        if the network has layers of the plugin that run in Triton kernels).
         """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
