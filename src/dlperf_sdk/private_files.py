@@ -47,7 +47,7 @@ def hold_lock(path: Path, *, shared: bool, waiting: Callable[[], None] | None) -
     The file is created if it does not exist, and stays afterwards.
 
     Args:
-        path: The file.
+        path: The file to lock.
         shared: True if other processes may hold a shared lock at the same time.
         waiting: Function without arguments that is called before this process waits for another holder; None to raise
             instead of waiting.
@@ -94,8 +94,8 @@ def _names(path: Path, descriptor: int) -> bool:
 def list_holders(path: Path) -> list[int]:
     """Return the sorted ids of the running processes that hold a lock on a file, according to `/proc/locks`.
 
-    This table of the kernel names the process that took the lock. The list is empty if that process has ended, also if
-    a child of it still holds the lock. It is also empty if the file does not exist or the table cannot be read.
+    This table of the kernel names the process that took the lock. The list is empty if that process has ended, even
+    if a child of it still holds the lock. It is also empty if the file does not exist or the table cannot be read.
     """
     try:
         inode = path.stat().st_ino

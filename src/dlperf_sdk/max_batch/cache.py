@@ -34,7 +34,7 @@ def read(key: Mapping[str, Any]) -> dict[str, Any] | None:
 
     Returns:
         A dict with `key` (the conditions), `size` (the largest size that fits, in units of `accumulation` samples per
-        device) and `probes` (the number of probes that it took); None if there is none that can be read.
+        device) and `probes` (the number of probes that it took); None if the cache has no readable result for `key`.
     """
     with suppress(DlperfError):
         document = load_document(_path(key))

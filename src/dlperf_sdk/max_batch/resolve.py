@@ -44,8 +44,7 @@ def begin_case(
 ) -> Case:
     """Find the largest batch size that fits, and return the case with it: planned, with a directory, and not started.
 
-    If the search fails, the returned case has the search's failure. A note of the case, for its result, describes the
-    search.
+    If the search fails, its failure is that of the returned case. A note in the case's result describes the search.
 
     Args:
         spec: A spec whose batch size is `max`.
@@ -84,13 +83,12 @@ def resolve_max_batch(
         spec: A spec whose batch size is `max`.
         observers: Notified with one line of progress per probe, in the stage `batch-size`.
         registry: The plugins.
-        run_id: Name of the run that the search is for, after which the probes' jobs are named; None for new names.
+        run_id: Name of the run that needs the size; the names of the probes' jobs contain it. None: new names.
         deadline: A time on the monotonic clock, in seconds, at which the search fails with a timeout.
 
     Returns:
-        The spec with the size that was found or, after a failure, with `accumulation`, the smallest batch size that the
-        case can have; the failure, or None if a size was found; and a sentence that describes the search, for the notes
-        of the result.
+        Three values: the spec, with the size that was found or, after a failure, with the batch size `accumulation`;
+        the failure, or None if a size was found; and a sentence on the search, for the notes of the result.
 
     Raises:
         UsageError: The case is invalid.
@@ -170,7 +168,7 @@ def cache_key(plan: Plan, limit: int | None) -> dict[str, Any]:
 
     Args:
         plan: The plan of the case with any batch size.
-        limit: The bytes that one process may take; None if unknown.
+        limit: The bytes of memory that one process may take; None if unknown.
 
     Raises:
         SpecError: An environment variable of the spec has only a hash as its value.
@@ -210,7 +208,7 @@ def describe_search(search: SearchResult, step: int) -> str:
 
     Args:
         search: The search, whose `size` is not None.
-        step: Samples per device for which the size 1 of the search stands: the case's `accumulation`.
+        step: Samples per device in one unit of the search's sizes: the case's `accumulation`.
     """
     assert search.size is not None
     sizes = ", ".join(

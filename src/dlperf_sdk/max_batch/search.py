@@ -65,7 +65,7 @@ def find_max_batch(probe: Callable[[int], Probe], budget: int | None, maximum: i
 
     Args:
         probe: Called with a size; tries it and returns the outcome. Its exceptions pass unchanged.
-        budget: The bytes that one process may take; None if unknown.
+        budget: The bytes of memory that one process may take; None if unknown.
         maximum: The largest size to try, at least 1.
 
     Returns:

@@ -13,8 +13,8 @@ _CONVENTION = "2 (n - 1) / n of the exchanged bytes in a step's mean time, n dev
 class Communication(Measurer):
     """Measurer of `exchanged-bytes` and `bus-bandwidth`, if the communication was measured alone.
 
-    The bus bandwidth is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md): the rate of the slowest link of a ring, which
-    does not depend on the number of devices.
+    The bus bandwidth is that of NVIDIA's nccl-tests (doc/PERFORMANCE.md): the rate of the slowest link of a ring.
+    This rate does not depend on the number of devices.
     """
 
     name: ClassVar[str] = "communication"

@@ -14,8 +14,8 @@ _CONVENTION = "the model's matrix work, 1 multiply-accumulate = 2 FLOP"
 class Flops(Measurer):
     """Measurer of `flops-per-device`, and of `mfu` (model FLOP utilization) if the peak of the devices is known.
 
-    The work is the model's own arithmetic: what a framework computes twice, or pads, does not count. The term is
-    that of A. Chowdhery et al., PaLM: Scaling Language Modeling with Pathways, arXiv:2204.02311, appendix B.
+    The work is the model's own arithmetic: what a framework computes twice, or pads, does not count. MFU is
+    defined by A. Chowdhery et al., PaLM: Scaling Language Modeling with Pathways, arXiv:2204.02311, appendix B.
     """
 
     name: ClassVar[str] = "flops"

@@ -25,8 +25,8 @@ def growth(series: Series, window: Window) -> float | None:
         window: The window, on the clock of the readings.
 
     Returns:
-        The increase; None if the counter ever decreased, if there is no reading on both sides of each end of the
-        window, or if the two readings around an end are more than 20 % of the window apart.
+        The increase; None if the counter ever decreased, if the first reading is after the start of the window or the
+        last before its end, or if the two readings around an end are more than 20 % of the window's length apart.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -42,7 +42,8 @@ def integral(series: Series, window: Window) -> float | None:
         window: The window, on the clock of the readings.
 
     Returns:
-        The integral; None if the readings do not cover the window, or successive ones are more than 20 % of it apart.
+        The integral; None if the readings do not cover the window, or if two successive readings are further apart than
+        20 % of the window's length.
     """
     start, end = _interpolate(series, window.start, window), _interpolate(series, window.end, window)
     if start is None or end is None:
@@ -63,7 +64,8 @@ def mean(series: Series, window: Window) -> float | None:
         window: The window, on the clock of the readings.
 
     Returns:
-        The mean; None if the readings do not cover the window, or successive ones are more than 20 % of it apart.
+        The mean; None if the readings do not cover the window, or if two successive readings are further apart than
+        20 % of the window's length.
     """
     total = integral(series, window)
     return None if total is None else total / window.seconds

@@ -12,10 +12,10 @@ _PERCENTILES = (("median", 50, 1), ("p90", 90, 10), ("p99", 99, 100))
 
 
 class StepTime(Measurer):
-    """Measurer of `step-time-median`, `step-time-p90`, `step-time-p99`, `data-wait`, and of queues of batches.
+    """Measurer of `step-time-median`, `step-time-p90`, `step-time-p99`, `data-wait` and metrics of input queues.
 
-    `input-rate` and `input-queue-depth` exist only if the batches come from queues that count them, as with
-    `python-queue` and `zmq`.
+    The metrics of input queues, `input-rate` and `input-queue-depth`, exist only if the batches come from queues that
+    count them, as with `python-queue` and `zmq`.
     """
 
     name: ClassVar[str] = "step-time"
@@ -23,12 +23,15 @@ class StepTime(Measurer):
     def summarize(self, measured: Measured) -> tuple[Metric, ...]:
         """Return metrics of the step times, of the time spent waiting for input, and of queues of batches.
 
-        `step-time-median`, `step-time-p90` and `step-time-p99` are percentiles in seconds over the steps of a repeat.
-        The time of a step is the longest that any process took for it. With fewer than 10 steps per repeat, the p90 is
-        left out, and with fewer than 100 the p99. Each metric is the median over the repeats, and has the value of each
-        repeat. `data-wait` is the share of the window, in %, for which the process that waited longest waited for its
-        input. If queues count their batches, there are also `input-rate`, the rate at which batches could be put into
-        the queues, in samples per second, and `input-queue-depth`, the mean number of batches in a queue.
+        Each metric has one value per repeat, and its own value is their median. The metrics are:
+
+        - `step-time-median`, `step-time-p90` and `step-time-p99`: percentiles, in seconds, over the steps of the
+          window. The time of a step is the longest that any process took for it. With fewer than 10 steps per repeat,
+          the p90 is left out; with fewer than 100, the p99.
+        - `data-wait`: the share of the window, in %, in which a process waited for its input; the largest over the
+          processes.
+        - `input-rate`, if queues count their batches: the samples per second that could be put into the queues.
+        - `input-queue-depth`, if queues count their batches: the mean number of batches in a queue.
 
         `measured` holds the repeats of one case; the result is empty without repeats.
         """

@@ -79,7 +79,8 @@ def compare(
     A run fails in each of these cases:
 
     - Replicas, losses or arrays are missing.
-    - Losses, first updates or running means deviate from the reference by more than the tolerance.
+    - Losses, first updates of parameters or running means (of batch norm) deviate from the reference by more than the
+      tolerance.
     - Running means, or the first updates of a model without running means, deviate by less than rounding in this
       precision causes: the precision was not in effect.
     - Replicas differ, although the strategy keeps them equal.

@@ -36,7 +36,7 @@ def distance(actual: Fingerprint, expected: Fingerprint, usual: float = 0.0) -> 
     Args:
         actual: The fingerprint of a: its 2-norm, then its products with eight vectors of signs.
         expected: The fingerprint of b, with the same vectors.
-        usual: A norm that replaces ‖b‖ if it is larger.
+        usual: A norm that replaces ‖b‖ if ‖b‖ is smaller.
 
     Returns:
         The relative distance; the absolute one if both norms are 0; infinite if a is not finite.
@@ -60,8 +60,8 @@ def distances_by_name(
     Args:
         actual: Name of an array → its fingerprint.
         expected: Name of an array → its expected fingerprint.
-        usual: Name of an array → fingerprint whose norm replaces ‖b‖ if it is larger; may lack arrays. None: no norm is
-            replaced.
+        usual: Name of an array → fingerprint whose norm replaces ‖b‖ if ‖b‖ is smaller. The norm of an array without an
+            entry is not replaced. None: no norm is replaced.
     """
     norms = {name: fingerprint[0] for name, fingerprint in (usual or {}).items()}
     return {
@@ -93,8 +93,8 @@ def largest_distances(pairs: Pairs) -> dict[str, float]:
 def combined_distance(pairs: Pairs) -> float | None:
     """Return the relative distance of all arrays of a replica, taken as one vector; the largest over the replicas.
 
-    So an array counts by its norm, and the noise of an array that hardly changes has little influence. The result is
-    None if no array is in both mappings, or if all expected norms are 0.
+    So arrays with a large norm dominate, and the noise of an array that hardly changes has little influence. The result
+    is None if no array is in both mappings, or if all expected norms are 0.
 
     Args:
         pairs: For each replica, the actual and the expected fingerprints, both as name of an array → fingerprint.

@@ -82,7 +82,7 @@ def plan_parity_run(
     Args:
         plan: The plan of the case that needs evidence.
         environment: The environment of the case's workers.
-        variables: Environment variables for the workers by name; a value of None passes on the value on the node.
+        variables: Name of each environment variable of the workers → value; None stands for its value on the node.
         registry: The plugins.
         on_progress: Called with a line of text about the run or the cached evidence.
         reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.

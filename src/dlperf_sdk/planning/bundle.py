@@ -118,8 +118,9 @@ def build(
         path: The file to write, which is replaced if it exists.
         packages: Names of top-level packages to include in addition to those of the runtime, the trainer, the process
             function and the samplers that the request names.
-        case: JSON values about the case, as `dlperf_sdk.execution.launch.bundle_metadata` returns them. `replay` needs
-            them to make a result of the agents' event stream. None: the bundle has no such file.
+        case: JSON values about the case, as `dlperf_sdk.execution.launch.bundle_metadata` returns them. They are
+            written to `case.json`: `replay` needs them to make a result of the agents' event stream. None: the bundle
+            has no `case.json`.
         parity: The request of a parity run that the agents do first; None: no parity run.
 
     Raises:

@@ -17,7 +17,7 @@ def secret_names(spec: RunSpec, registry: Registry) -> tuple[str, ...]:
     """Return the sorted names of the environment variables in a spec whose values are secrets.
 
     A value is a secret unless its variable is known to tune only threads, memory, logging or transport. If the
-    framework's plugin cannot be loaded, the variables that it would declare count as secret, too.
+    framework's plugin cannot be loaded, the tuning variables that it declares are not known, and count as secrets.
 
     Args:
         spec: The case.
@@ -33,8 +33,8 @@ def conceal_secrets(spec: RunSpec, registry: Registry) -> tuple[RunSpec, tuple[s
     """Return a copy of a spec with a hash in place of each secret value, and the sorted names of the secret variables.
 
     A value is a secret unless its variable is known to tune only threads, memory, logging or transport. A variable
-    without a value, which is handed on from the shell, stays as it is. This process remembers the values
-    for `list_requested_variables`.
+    without a value, which is handed on from the shell, stays as it is. This process remembers the secret values, so
+    that `list_requested_variables` can return them.
 
     Args:
         spec: The case, whose field `env` has the variables.

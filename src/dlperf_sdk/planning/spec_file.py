@@ -145,7 +145,7 @@ def load_spec(
 def check_allowed(
     cases: Iterable[Mapping[str, Any]], source: str, allow: Collection[str], registry: Registry
 ) -> None:
-    """Check that the user has allowed each setting of some cases that decides what is executed or read.
+    """Check that the user has allowed every setting in `cases` that decides what is executed or read.
 
     The cases come from a result or a campaign directory. A data folder needs no permission: it is read, but the data
     made from it stays with this user. The field `lock`, a list of distributions to install, needs permission.
@@ -218,8 +218,9 @@ def list_restricted_settings(case: Mapping[str, Any], look_up: LookUp) -> Iterat
 
     First come fields, then environment variables, then `lock` (a list of distributions to install), then options.
 
-    Every variable is one of them unless it is known to tune only threads, memory, logging or transport. The data
-    folder is never one of them: `resolve_data` checks it.
+    A variable is yielded unless it is known to tune only threads, memory, logging or transport. An option is yielded if
+    its plugin declares it so, or if its name is suspect, such as `command`. The data folder is never yielded:
+    `resolve_data` checks it.
 
     Args:
         case: The fields of a run spec as JSON values. `framework` is required if `env` is set; `framework` and `model`

@@ -168,7 +168,7 @@ class Lines:
     def show_step(self, before: str) -> None:
         """Print the current phase and its progress.
 
-        A phase is printed when it begins, and warm-up and measurement every ten seconds while they last. Nothing is
+        A phase is printed when it begins. Warm-up and measurement are printed again every ten seconds. Nothing is
         printed for the phases `ready`, `verify`, `teardown` and `done`.
 
         Args:
@@ -310,9 +310,10 @@ class LiveDisplay(Lines):
 
 
 def display(console: Console, *, live: bool, verbose: bool = False, redact: bool = False) -> Lines:
-    """Return the display of a run's progress on a console, which is an observer and a context manager.
+    """Return the display of a run's progress on a console.
 
-    A `LiveDisplay` is drawn from entering the context until leaving it, and then erased. `Lines` need no context.
+    The display is an observer and a context manager. A `LiveDisplay` is drawn from entering the context until leaving
+    it, and then erased. `Lines` need no context.
 
     Args:
         console: The console.

@@ -94,8 +94,8 @@ class Advance:
     def record_stage(self, stage: str, now: float) -> None:
         """Record the start or the end of the parity run, from the stage of a line of progress.
 
-        The attribute `parity` becomes the seconds from the first line of the stage
-        `parity` to the next line of another stage. Other lines have no effect.
+        The attribute `parity` becomes the seconds from the first line of the stage `parity` to the next line of another
+        stage. Other lines have no effect.
 
         Args:
             stage: The stage, such as `parity`.

@@ -135,7 +135,7 @@ def check_combination(spec: RunSpec, device: str, framework: Framework, options:
 
 
 def explain_missing_trace(framework: Framework) -> str | None:
-    """Return a sentence that says why a framework's plugin offers no trace; None if it offers one."""
+    """Return a sentence that says why a framework's plugin cannot record a trace; None if it can."""
     if framework.capabilities.trace is not None:
         return None
     reason = framework.unsupported.get("trace", "Its plugin declares no profiler; leave out the trace.")

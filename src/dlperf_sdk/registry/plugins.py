@@ -135,8 +135,8 @@ class Registry:
         """Return the instance of a plugin.
 
         The first call imports and instantiates the plugin's class; later calls return the same instance. Observers and
-        presets need no attribute `name`, and may be registered as another object than a class, which is returned as it
-        is.
+        presets need no attribute `name`. They may also be registered as an object that is not a class; that object is
+        returned as it is.
 
         Args:
             group: A key of `GROUPS`.

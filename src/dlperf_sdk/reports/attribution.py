@@ -21,9 +21,10 @@ EXPLANATION = (
 def tables(results: Iterable[Result]) -> list[Table]:
     """Return a table for each case whose step was measured in parts; empty without any.
 
-    A case has a table if there are results with the part `compute`, and with `training` or `whole`. Results without a
-    valid throughput are left out. The tables are in the order in which the first run of each case started. A row has
-    the time of a part per step, its interval, its share of the step, and its time when measured alone.
+    A case has a table if the part `compute` of its step was measured, and `training` or `whole`. Results without a
+    valid throughput are left out. The tables are in the order in which the first run of each case started. The rows are
+    compute, exposed communication, input stall and the whole step. A row has the time per step, the interval of this
+    time, its share of the step, and the time when measured alone.
     """
     return [_table(attribution) for attribution in attribute(results)]
 

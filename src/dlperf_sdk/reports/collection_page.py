@@ -20,10 +20,10 @@ from dlperf_sdk.reports.numbers import format_count
 
 
 def page(collection: Collection) -> list[Block]:
-    """Return the report on a collection as blocks: its description, the source's tables, and its disagreements.
+    """Return the report on a collection as blocks: description, tables of the source, and disagreements.
 
-    First of the disagreements come the figures that break the protocol that the source prescribes, then the values that
-    the source prints and that do not follow from its figures.
+    The first disagreements are figures that break the source's prescribed protocol. After them come printed values that
+    do not follow from the figures.
     """
     return [
         Heading(collection.title, Cell(format_count(len(collection.figures), "figure"), "quiet")),
@@ -56,9 +56,9 @@ def deviation_blocks(collection: Collection) -> tuple[Paragraph, ...]:
 
 
 def disagreement_block(collection: Collection) -> Paragraph | Table:
-    """Return a table of the printed cells of a source that disagree with its figures, or a paragraph that all agree.
+    """Return a table of the printed cells of a source that disagree with its figures; a paragraph if all agree.
 
-    A printed cell is a value that the source prints, and that can be computed from the figures. The table is sorted by
+    A printed cell is a value in the source that can be computed from the figures. The table is sorted by
     relative difference, the largest first; cells without a difference, such as a right number under a wrong label, come
     last. The paragraph is a sentence with the number of cells that were checked.
     """
@@ -159,8 +159,8 @@ def group_cells(disagreements: Sequence[Disagreement]) -> list[list[Disagreement
     """Return disagreements grouped by printed cell of the source: a list for each cell, with at least one.
 
     A cell has several disagreements if it is wrong for several reasons. The disagreements of a cell are in descending
-    order of relative difference, those without a difference last. The cells are in the order of their first
-    disagreements. Figures that break the prescribed protocol are left out.
+    order of relative difference, those without a difference last. The cells are in descending order of their
+    largest difference. Disagreements about figures that break the prescribed protocol are left out.
     """
     cells: dict[tuple[str, int, str], list[Disagreement]] = {}
     for disagreement in disagreements:

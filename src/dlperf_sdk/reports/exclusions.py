@@ -16,13 +16,13 @@ _MAX_EXCLUDED = 6
 
 
 def format_excluded(ranking: Ranking, shown_elsewhere: Collection[Case] = ()) -> str:
-    """Return the cases that are not comparable with a ranking as text, in groups with the facts in which they differ.
+    """Return the cases that are not comparable with a ranking as text, grouped by the facts in which they differ.
 
-    The text is one line such as `jax 310.2, torch 305.1 (no clipping); and 2 more`, with the throughputs of the cases;
-    it is empty without any group. At most six groups are described; the number of the remaining groups follows. Only
-    the fastest case of a group is named if the group has another precision or other hardware. Two kinds of groups are
-    left out: those in a precision of another number format, and those that differ in precision or hardware and in a
-    further fact as well.
+    The text is one line such as `jax 310.2, torch 305.1 (no clipping); and 2 more`, where the numbers of the cases are
+    throughputs. It is empty if there is no group. At most six groups are described; the number of the remaining groups
+    follows. Of a group with another precision or other hardware, only the fastest case is named. Two kinds of groups
+    are left out: those whose precision has another number format than the ranking's, and those that differ from the
+    ranking in precision or hardware and in a further fact.
 
     Args:
         ranking: The ranking.

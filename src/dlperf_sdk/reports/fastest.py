@@ -31,8 +31,8 @@ def fastest_table(rankings: Sequence[Ranking]) -> Table:
     """Return a table with a row per ranking.
 
     A row has the facts of the ranking, the fastest case, its throughput and its lead over the second, the other
-    cases, and the cases that are not comparable. The rows are in the order of the rankings, but the fastest comes first
-    among those that differ in their settings only.
+    cases, and the cases that are not comparable. The rows are in the order of the rankings. Rankings of the same
+    topology, model, batch size and precision are together, the one with the highest throughput first.
     """
     questions = list(dict.fromkeys(map(_named_facts, rankings)))
     rankings = sorted(

@@ -96,7 +96,9 @@ def overview(histories: Sequence[History]) -> list[Block]:
 
 
 def list_summary(history: History) -> tuple[tuple[str, Cell | str], ...]:
-    """Return pairs of a label and a text or cell: hardware, number and range of the runs, newest run, and key.
+    """Return pairs of a label and a text or cell: hardware, number and extent of the runs, newest run, and key.
+
+    The extent is the time, version or label of the first run and of the last. The key is that of the history.
 
     Raises:
         IndexError: The history has no run.
@@ -218,7 +220,7 @@ def levels_table(history: History) -> Table:
 
 
 def runs_table(history: History, runs: Sequence[Run]) -> Table:
-    """Return a table with a row for each of some runs of a history, failed ones included, in the given order.
+    """Return a table with a row for each of the given runs of a history, failed ones included, in their order.
 
     A row has the start, the throughput or the problem, the interval, the versions, the labels and the name of the run.
     """

@@ -43,7 +43,7 @@ def case_title(spec: RunSpec) -> str:
 
 
 def batch_size(spec: RunSpec, devices: int = 1) -> str:
-    """Format the number of samples that some devices train on in a step, such as `1,024`.
+    """Format the number of samples per step over `devices` devices, such as `1,024`.
 
     The text is `max` if the maximum batch size was requested and not found.
 

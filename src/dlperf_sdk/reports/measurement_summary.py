@@ -113,8 +113,8 @@ def describe_protocols(
     Args:
         figures: The figures.
         prescribed: The protocol that the source prescribes.
-        disagreements: The disagreements of the source. Only those whose `figures` is not 0 are used: each is a way in
-            which so many figures break the protocol.
+        disagreements: The disagreements of the source. Only those whose `figures` is not 0 are used. Each of these is a
+            way to break the protocol, and `figures` is the number of figures that break it in this way.
     """
     outcomes = Counter(figure.protocol.check(prescribed) for figure in figures)
     ways = Counter[str]()

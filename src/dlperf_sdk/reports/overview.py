@@ -29,9 +29,9 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
     A cell has two lines. The first line has the fastest framework and its throughput. The second line has the lead over
     the next framework, as an interval if there is one, and the number of the cell's note. Where only one framework was
     measured, the cell has no lead. A note names the reservations, an older release, the frameworks that were measured
-    on other topologies of the row only, and faster cases that are not comparable. Rows are sorted by model and
-    precision, in the order of the rankings, then by batch size, the largest first: a preview of the first rows then has
-    the size that is fastest as a rule. Columns are sorted by devices.
+    on other topologies of the row but not on this one, and faster cases that are not comparable. Rows are sorted by
+    model and precision, in the order of the rankings, then by batch size, the largest and usually fastest first.
+    Columns are sorted by devices.
 
     Args:
         rankings: The rankings, each with a batch size among its facts.

@@ -11,8 +11,8 @@ from dlperf_sdk.analysis.ranking import Ranking
 def list_settings(ranking: Ranking, compared: Sequence[Case]) -> list[tuple[str, str]]:
     """Return the strategy and the facts of the loader that some cases of a ranking share, as (name of the fact, value).
 
-    A fact is left out if the cases differ in it or do not state it, or if each of their frameworks was measured with
-    only one value of it.
+    A fact is left out if these cases differ in it or do not state it. It is also left out if no framework of these
+    cases was measured with several values of it, in the ranking or in a case that the ranking excludes.
 
     Args:
         ranking: The ranking.
@@ -35,8 +35,8 @@ def list_settings(ranking: Ranking, compared: Sequence[Case]) -> list[tuple[str,
 def describe_implementation(case: Case, rankings: Iterable[Ranking]) -> str:
     """Return the implementation of a case in parentheses with a leading space: ` (tensorpack)`; may be empty.
 
-    The text is empty if the framework's name contains the implementation's. It is also empty if a framework in the
-    rankings has several implementations, or an implementation several frameworks.
+    The text is empty if the framework's name contains that of the implementation. It is also empty unless every
+    framework in the rankings has a single implementation, and every implementation a single framework.
 
     Args:
         case: A case of the rankings.

@@ -167,8 +167,9 @@ def _identity(case: Case, names: Iterable[str]) -> tuple[str, ...]:
 def format_fact(name: str, value: Any) -> str:
     """Format a fact for a label, such as `amp-bf16`, `(tensorpack)`, `dynamic loss scale` or `batch size 32`.
 
-    A text stands alone, an implementation in parentheses, a loss scale before its name, a data source's details in
-    parentheses behind its name, and any other value behind the fact's name.
+    The name of the fact is left out if the value is a text. An implementation is in parentheses. A loss scale comes
+    before the words `loss scale`. Details of a data source follow its name in parentheses. Any other value follows the
+    name of the fact.
 
     Args:
         name: Name of the fact.

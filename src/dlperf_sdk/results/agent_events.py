@@ -37,8 +37,8 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
 def valid_attempt(event: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
     """Return an event `attempt-ended` of a failed attempt as the store may contain it, without its invalid parts.
 
-    An event that is valid, and reports its failure itself, is returned as it is. Otherwise, the failure is `failure`,
-    and series, exits and records that break the protocol are left out.
+    A valid event that reports a failure is returned as it is. In any other event, `failure` replaces the
+    failure, and series, exits and records that break the protocol are left out.
 
     Args:
         event: The event of agent 0, as JSON values.

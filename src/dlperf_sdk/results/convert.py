@@ -52,7 +52,7 @@ class Attempt:
 
     @property
     def repeat(self) -> Repeat:
-        """The repeat that a result contains of this attempt: its number, records, series and exits."""
+        """The attempt as a repeat of a result: its number, records, series and exits."""
         return Repeat(self.attempt, self.records, self.series, self.exits)
 
 

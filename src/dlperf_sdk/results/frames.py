@@ -52,7 +52,7 @@ def to_arrow(results: Sequence[Result], per: Per = "result") -> Any:
         `repeat`, `rank`, `step`, `seconds`, `data_wait` and `loss` follow. In NAME, `_` replaces the `-` of a metric.
 
     Raises:
-        UnknownName: `per` is something else.
+        UnknownName: `per` is none of the three.
         UsageError: Pyarrow cannot be imported, or a whole number does not fit into 64 bits.
         DocumentError: Rows per step are requested, and records in the store cannot be read.
     """
@@ -77,7 +77,7 @@ def to_pandas(results: Sequence[Result], per: Per = "result") -> Any:
             The columns are those that `to_arrow` describes.
 
     Raises:
-        UnknownName: `per` is something else.
+        UnknownName: `per` is none of the three.
         UsageError: Pandas cannot be imported, or a whole number does not fit into 64 bits.
         DocumentError: Rows per step are requested, and records in the store cannot be read.
     """
@@ -102,7 +102,7 @@ def to_polars(results: Sequence[Result], per: Per = "result") -> Any:
             The columns are those that `to_arrow` describes.
 
     Raises:
-        UnknownName: `per` is something else.
+        UnknownName: `per` is none of the three.
         UsageError: Polars cannot be imported, or a whole number does not fit into 64 bits.
         DocumentError: Rows per step are requested, and records in the store cannot be read.
     """

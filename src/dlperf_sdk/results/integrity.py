@@ -188,8 +188,8 @@ def loss_falls(
     """Check that the loss of every replica falls below its first value during the steps on the canonical batch.
 
     With an asynchronous strategy, the mean over the replicas is checked. The verdict is inconclusive if there are
-    fewer than two steps on the canonical batch. It is also inconclusive if a finite loss does not fall under the
-    learning-rate policy `warmup`, whose first rates are close to zero.
+    fewer than two steps on the canonical batch. With the learning-rate policy `warmup`, whose first
+    rates are close to zero, it is also inconclusive if the losses are finite but do not fall.
 
     Args:
         repeats: The finished repeats; without any, the verdict is `pass`.
@@ -282,8 +282,8 @@ def precision_effective(repeats: tuple[Repeat, ...], precision: str) -> Verdict:
     that a trainer reports must be the requested one. The verdict is inconclusive in two cases:
 
     - A trainer reports no deviation.
-    - The precision rounds more coarsely than fp32, the trainer reports it, and its deviation is finite but above the
-      upper bound. Such a network amplifies rounding.
+    - The precision rounds more coarsely than fp32, the trainer reports this precision, and the deviation is finite but
+      above the upper bound. Then the network amplifies rounding.
 
     Args:
         repeats: The finished repeats.

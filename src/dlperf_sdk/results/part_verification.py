@@ -30,9 +30,9 @@ def part_window_verified(repeats: tuple[Repeat, ...], expected: Expected) -> Ver
     all exchanged buffers must hold the mean over the replicas after the window, and have as many elements as the model
     has parameters, apart from padding. For either part, the parameters and the optimizer's state must not change.
 
-    The verdict fails if a replica breaks these rules, or the exchange in the window was much faster than in the audit,
-    which repeats the first steps after the window. It is inconclusive if the trainers do not report the state or the
-    labels, or if the exchange seems too fast, but takes too little time to be sure.
+    The verdict fails if a replica breaks these rules, or the exchange in the window was much faster than in the audit.
+    (The audit runs after the window, and repeats the first steps of the repeat.) It is inconclusive if the trainers do
+    not report the state or the labels, or if the exchange seems too fast, but takes too little time to be sure.
 
     Args:
         repeats: The finished repeats.

@@ -29,7 +29,7 @@ def steady_state(repeats: tuple[Repeat, ...], warmup: int) -> Verdict:
 
     The verdict `steady-state` is `pass` or `fail` if the step times are clear enough to decide, and `inconclusive`
     otherwise. It is also `inconclusive` if the window has fewer than 20 steps (`FEWEST_STEPS`); if a step time is not
-    positive; if the input pipeline may hold ready more batches than 10 % of the window's steps (`PREFETCHED`); or if
+    positive; if the input pipeline can hold more batches ready than 10 % of the window's steps (`PREFETCHED`); or if
     the loss scaler skipped more than 5 % of the steps (`SKIPPED`). `docs/reference/operating-characteristics.md` states
     the rates of wrong verdicts.
 

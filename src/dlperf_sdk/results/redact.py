@@ -63,8 +63,8 @@ def redact_result(result: Result, hosts: Iterable[str] = (), users: Iterable[str
 
     Args:
         result: The result. Its records are read.
-        hosts: Names of hosts to replace besides those that the result is known to hold.
-        users: Names of users to replace besides those that the result is known to hold.
+        hosts: Names of hosts to replace in addition to those that are found in the result.
+        users: Names of users to replace in addition to those that are found in the result.
 
     Raises:
         DocumentError: The result's records cannot be read, or the result breaks its schema; or the result holds a value

@@ -291,7 +291,7 @@ class Result:
                 rank, step, duration, data wait and loss; one row per step and trainer).
 
         Raises:
-            UnknownName: `per` is something else.
+            UnknownName: `per` is none of the three.
             UsageError: Pyarrow cannot be imported, or a whole number does not fit into 64 bits.
             DocumentError: Rows per step are requested, and records in the store cannot be read.
         """
@@ -308,7 +308,7 @@ class Result:
                 rank, step, duration, data wait and loss; one row per step and trainer).
 
         Raises:
-            UnknownName: `per` is something else.
+            UnknownName: `per` is none of the three.
             UsageError: Pandas cannot be imported, or a whole number does not fit into 64 bits.
             DocumentError: Rows per step are requested, and records in the store cannot be read.
         """
@@ -325,7 +325,7 @@ class Result:
                 rank, step, duration, data wait and loss; one row per step and trainer).
 
         Raises:
-            UnknownName: `per` is something else.
+            UnknownName: `per` is none of the three.
             UsageError: Polars cannot be imported, or a whole number does not fit into 64 bits.
             DocumentError: Rows per step are requested, and records in the store cannot be read.
         """

@@ -137,8 +137,8 @@ class RunDirectory:
         all records, and no attempt is written. Records that are not in memory are read from the runs' directories.
 
         Raises:
-            DocumentError: The result breaks its own schema or holds a value that JSON cannot represent, or such records
-                cannot be read.
+            DocumentError: The result breaks its own schema or holds a value that JSON cannot represent, or records that
+                are not in memory cannot be read.
             StoreError: A file cannot be written.
         """
         numbers = attempts_of(result.repeats)

@@ -84,9 +84,9 @@ class SteadyState:
 
     @property
     def is_steady(self) -> bool:
-        """True if three of `deviations` are small: those from the last three quarters, the last half, and the line.
+        """True if the deviations from the window's last three quarters, last half and straight line are small.
 
-        The deviation from the window's last quarter is too noisy to be considered. The line is fitted to all steps.
+        The straight line is fitted to all steps. The deviation from the last quarter is too noisy to be considered.
         """
         return all(deviation.is_small for deviation in _select_required(self.deviations))
 

@@ -60,7 +60,7 @@ OBJECTS = {
 
 
 class Tables(ABC):
-    """The tables in one database. Its kind of SQL is in the attributes of the subclass.
+    """The tables in one database. The attributes of a subclass hold the details of a kind of SQL.
 
     All methods raise the errors of the database's client if a statement fails.
 

@@ -27,8 +27,8 @@ class Trace:
     """The events of one trace.
 
     Args:
-        packed: The file, compressed with gzip.
-        source: Its name in messages.
+        packed: The content of the trace's file, compressed with gzip.
+        source: Name of the file in messages.
 
     Raises:
         DocumentError: The file cannot be unpacked, is too large or would need too much memory, is not strict JSON, or

@@ -81,8 +81,8 @@ def conclude(failures: Sequence[str], doubts: Iterable[str], checked: str) -> Ve
         failures: Clauses that say what is wrong; empty if nothing is. The verdict's text states the first one, and the
             number of the others.
         doubts: Clauses that say why the evidence does not suffice; empty if it does. The text states the first one.
-        checked: A sentence that says what was checked. It is the text of `pass`, and follows the doubt in that of
-            `inconclusive`; a failure does not have it.
+        checked: A sentence that says what was checked. It is the text of `pass`, follows the doubt in the text of
+            `inconclusive`, and is not in the text of `fail`.
     """
     if failures:
         return Verdict(NAME, INTEGRITY, FAIL, state_first(failures))
@@ -296,9 +296,9 @@ def _steps_without_update(replica: Replica, expected: Expected) -> list[int]:
 def too_fast(repeats: Sequence[Repeat], shortest: float) -> Iterator[str]:
     """Yield one clause if, on every rank of every repeat, the window's steps are much faster than those of the audit.
 
-    The audit repeats the first steps after the window, and waits for the device after each. Steps of the window are
-    much faster if the mean or the median of their times, the smaller one, is less than `FASTEST` (1/2) times the
-    audit's fastest step.
+    The audit runs after the window. It repeats the first steps of the repeat, and waits for the device after each.
+    Steps of the window are much faster if the mean or the median of their times, the smaller one, is less than
+    `FASTEST` (1/2) times the audit's fastest step.
 
     Args:
         repeats: The finished repeats. With fewer than `TIMED_REPEATS` (3), nothing is yielded.

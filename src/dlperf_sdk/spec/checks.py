@@ -155,8 +155,8 @@ def options(_: Any, attribute: Any, value: Any) -> None:
     check. Whether the options exist is checked when the case is planned.
 
     Raises:
-        SpecError: The value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
-            `_` first), or an option has a value of another type.
+        SpecError: The value is not a mapping, a name has other characters than letters, digits, `_`, `.` and `-`
+            or does not begin with a letter or `_`, or an option has a value of another type.
     """
     for name, content in _items(attribute, value, _OPTION, "an option"):
         if content is None or isinstance(content, str):
@@ -175,8 +175,8 @@ def labels(_: Any, attribute: Any, value: Any) -> None:
     check.
 
     Raises:
-        SpecError: The value is not a mapping, a name is invalid (letters, digits, `_`, `.` and `-`, with a letter or
-            `_` first), or a label's value is not such a text.
+        SpecError: The value is not a mapping, a name has other characters than letters, digits, `_`, `.` and `-`
+            or does not begin with a letter or `_`, or a label's value is not such a text.
     """
     for name, content in _items(attribute, value, _OPTION, "a label"):
         if not isinstance(content, str) or not _LABEL.fullmatch(content):

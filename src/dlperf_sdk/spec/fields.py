@@ -84,21 +84,23 @@ def workload(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
         help: Description of the field for users.
         default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
             default, the field is required.
-        attributes: `validator` and `converter` of the attrs field; `executes=True` or `reads=True` if the field's value
-            decides what is executed or read; and `flag`, the command line's flag if it is not the field's name.
+        attributes: `validator` and `converter` of the attrs field; `executes=True` if the field's value decides what
+            is executed, `reads=True` if it decides what is read; and `flag`, the command line's flag if it is not the
+            field's name.
     """
     return _field("workload", help, default, **attributes)
 
 
 def factor(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
-    """Return an attrs field with the role `factor`: a comparison may be about it, and reports show it as a column.
+    """Return an attrs field with the role `factor`: its effect may be compared, and reports show it as a column.
 
     Args:
         help: Description of the field for users.
         default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
             default, the field is required.
-        attributes: `validator` and `converter` of the attrs field; `executes=True` or `reads=True` if the field's value
-            decides what is executed or read; and `flag`, the command line's flag if it is not the field's name.
+        attributes: `validator` and `converter` of the attrs field; `executes=True` if the field's value decides what
+            is executed, `reads=True` if it decides what is read; and `flag`, the command line's flag if it is not the
+            field's name.
     """
     return _field("factor", help, default, **attributes)
 
@@ -110,8 +112,9 @@ def context(help: str, default: Any = attrs.NOTHING, **attributes: Any) -> Any:
         help: Description of the field for users.
         default: The default; a dictionary, such as `{}`, stands for a new empty dictionary per instance. Without a
             default, the field is required.
-        attributes: `validator` and `converter` of the attrs field; `executes=True` or `reads=True` if the field's value
-            decides what is executed or read; and `flag`, the command line's flag if it is not the field's name.
+        attributes: `validator` and `converter` of the attrs field; `executes=True` if the field's value decides what
+            is executed, `reads=True` if it decides what is read; and `flag`, the command line's flag if it is not the
+            field's name.
     """
     return _field("context", help, default, **attributes)
 

@@ -31,9 +31,9 @@ DISAGREEMENTS_TITLE = "Source disagreements"
 
 
 def tiles(collection: Collection, ranked: Sequence[Ranking]) -> tuple[Tile, ...]:
-    """Return the tiles of a collection's report: the fastest, the protocol if one is prescribed, the disagreements.
+    """Return the tiles of a collection's report: fastest frameworks, protocol if one is prescribed, disagreements.
 
-    Without a ranking, tiles with the scaling efficiency and the cost of real data take the place of the fastest.
+    Without a ranking, tiles with the scaling efficiency and the cost of real data replace those of fastest frameworks.
 
     Args:
         collection: The collection of published figures.

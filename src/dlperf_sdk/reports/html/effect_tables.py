@@ -93,10 +93,10 @@ def tabulate_by_topology(
 ) -> tuple[Sortable, ...]:
     """Return a sortable table of the ratios of effects, with a column per topology.
 
-    A row has the pairs of one effect that agree in the settings that both sides share, such as the batch size; of
-    several pairs on a topology, it has the median. It states the settings in which any pairs of the table differ. Left
-    out are pairs with two topologies, effects with a single
-    pair, and effects of the batch size. The tuple has that one table; it is empty if nothing is left.
+    A row has the pairs of one effect that are equal in all facts but the topology. If several pairs have the same
+    topology, their median ratio is shown. A row names those settings that are not the same in all pairs of the table.
+    Pairs across two topologies, effects with a single pair, and effects of the batch size are left out. The tuple has
+    that one table; it is empty if nothing is left.
 
     Args:
         named: The effects, each with its name in front.

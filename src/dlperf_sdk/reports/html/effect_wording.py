@@ -26,7 +26,7 @@ def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) 
     """Return a name for each effect, in their order: its two levels, its models, and other facts that changed as well.
 
     The models are left out if the effect has all models that occur in any of the effects. An effect of more than two
-    models has the unit of its throughputs, such as `img/s`, in their place.
+    models has the unit of its throughputs, such as `img/s`, in place of the models.
 
     Args:
         estimates: The effects.
@@ -47,9 +47,10 @@ def name_effects(estimates: Sequence[Effect], printed_names: Mapping[str, str]) 
 
 
 def add_only_frameworks(named: Sequence[tuple[str, Effect]]) -> list[tuple[str, Effect]]:
-    """Return the effects with their names, which end with the framework if all pairs of the effect are of one.
+    """Return the effects with their names, and append the framework to the name of an effect of a single framework.
 
-    The ending is such as `, tensorflow only`. Nothing is added if all effects together have a single framework.
+    The appended text is such as `, tensorflow only`. Nothing is appended if all effects together have a single
+    framework.
 
     Args:
         named: All effects of a report, each with its name in front.
@@ -93,9 +94,10 @@ def describe_ratio(estimate: Effect) -> str:
 
 
 def describe_certainty(estimate: Effect) -> Cell:
-    """Return a cell with the significance of an effect, or that it has no interval, and the repeats of its cases.
+    """Return a cell with the significance of an effect and the number of repeats of its cases.
 
-    The cell is such as `no interval: 1 framework; repeats not stated`, or `significant, p = 0.031; 7 repeats`.
+    Without an interval, the number of frameworks, models or pairs replaces the significance. The text is such as
+    `significant, p = 0.031; 7 repeats` or `no interval: 1 framework; repeats not stated`.
     """
     cases = [case for pair in estimate.pairs for case in (pair.a, pair.b)]
     counts = {case.protocol.repeats or len(case.repeats) for case in cases}
@@ -185,10 +187,10 @@ def _describe_batches(*sides: set[int]) -> str:
 
 
 def describe_shared_facts(estimate: Effect) -> str:
-    """Return the facts that are equal in all pairs of an effect and differ among its cases, as text; empty without any.
+    """Return the facts with one value in all pairs of an effect, but not in all cases with its two levels, as text.
 
-    The facts are separated by commas, such as `amp-bf16, batch size 64`. Only precision, batch size, clipping,
-    hardware, topology and data source are considered.
+    The facts are separated by commas, such as `amp-bf16, batch size 64`; the text is empty without any. Only precision,
+    batch size, clipping, hardware, topology and data source are considered.
     """
     shared = _find_shared(estimate)
     return ", ".join(format_fact(name, shared[name]) for name in _SHOWN if shared.get(name) is not None)

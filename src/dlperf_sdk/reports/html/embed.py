@@ -73,8 +73,8 @@ def _digest(script: str) -> str:
 def classes(cell: Cell) -> str:
     """Return the CSS classes of a cell, separated by spaces.
 
-    They are its tone, and `long` for a word of more than 48 characters, or else `prose` for a text of more than 80,
-    `brief` for one of at most 24, or `absent` in place of a missing value.
+    They are its tone and at most one of these, the first that applies: `absent` for the cell of a missing value, `long`
+    if a word has more than 48 characters, `prose` for a text of more than 80, `brief` for a text of at most 24.
     """
     if cell == ABSENT:
         return f"{cell.tone} absent"

@@ -31,10 +31,10 @@ def section(
 ) -> Section:
     """Return the section with a row for each pair of comparable implementations, or of variants of a model.
 
-    First come the pairs of cases in a ranking. At most 2000 of these are listed: pairs of two frameworks are preferred,
-    and among them those of leading cases. Then come all pairs of variants of a model in one framework. A paragraph
-    explains the estimators of throughputs. If there are no more pairs than rankings, the section has no items, because
-    it would repeat the rankings.
+    First come the pairs of cases in a ranking. At most 2000 of these are listed: pairs of two frameworks take
+    precedence, and among them pairs in which each case is the fastest of its framework. Then come all pairs of variants
+    of a model in one framework. A paragraph explains the estimators of throughputs. If there are no more pairs than
+    rankings, the section has no items, because it would repeat the rankings.
 
     Args:
         cases: All cases of the report.

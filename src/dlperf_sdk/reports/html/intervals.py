@@ -18,8 +18,8 @@ _PAGE_ROWS = 30
 def section(merged: Sequence[Merged], rankings: Sequence[Ranking]) -> Section:
     """Return the folded section on intervals.
 
-    Tables count the cases with an interval, and those without one by reason, and state how many repeats each kind of
-    interval takes. Paragraphs give the reasons why leads have no interval.
+    One table counts the cases with an interval, and those without one by reason. Another states the minimum number of
+    repeats for each kind of interval. Paragraphs give the reasons why leads have no interval.
 
     Args:
         merged: The cases of the report, with the runs of each case merged.

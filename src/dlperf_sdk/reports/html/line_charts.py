@@ -25,7 +25,7 @@ def scaling(rows: Rows, unit: str) -> dict[str, Any]:
     """Return the Vega-Lite document of throughput over devices, both logarithmic. Thin lines are perfect scaling.
 
     Args:
-        rows: Rows with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+        rows: Rows with `series` (the name of the series), `devices` (a number), `topology` (a text), `value` (the
             throughput), and `line`, which is True where the line goes through the point. A row may have the interval
             as `low` and `high`, and the throughput of perfect scaling as `ideal`. A row of a prediction has
             `forecast_low` and `forecast_high` instead of `value`, and `forecast` if there is a point forecast. `shown`
@@ -65,7 +65,7 @@ def efficiency(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of scaling efficiency over devices, with a thin line at 100 %.
 
     Args:
-        rows: Rows with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+        rows: Rows with `series` (the name of the series), `devices` (a number), `topology` (a text), `value` (the
             efficiency in percent), and `line`, which is True where the line goes through the point. `shown` and
             `interval` are texts for the tooltip, of which a row may lack either.
 
@@ -86,7 +86,7 @@ def speedup(rows: Rows) -> dict[str, Any]:
     """Return the Vega-Lite document of speedup over devices, both logarithmic. A thin line is perfect scaling.
 
     Args:
-        rows: Rows with `series` (its name), `devices` (their number), `topology` (a text), `value` (the
+        rows: Rows with `series` (the name of the series), `devices` (a number), `topology` (a text), `value` (the
             speedup), and `line`, which is True where the line goes through the point. `shown` and `interval` are texts
             for the tooltip, of which a row may lack either.
 
@@ -114,7 +114,7 @@ def curves(rows: Rows, x_title: str, y_title: str) -> dict[str, Any]:
     """Return the Vega-Lite document of a line per series over a size on a logarithmic axis.
 
     Args:
-        rows: Rows with `series` (its name), `at` (the size, a positive number), `value` (the quantity
+        rows: Rows with `series` (the name of the series), `at` (the size, a positive number), `value` (the quantity
             on the vertical axis) and `line` (True where the line goes through the point). A row may have the interval
             as `low` and `high`. `shown` and `interval` are texts for the tooltip.
         x_title: Title of the horizontal axis.

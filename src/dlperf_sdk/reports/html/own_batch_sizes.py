@@ -22,8 +22,8 @@ _PAGE_ROWS = 20
 def precisions_at_own_batch_sizes(cases: Sequence[Case]) -> tuple[Sortable, ...]:
     """Return a table of ratios of throughputs: the fastest case of a precision over that of the default precision.
 
-    The two cases of a ratio differ in precision and batch size, perhaps in loss scaling, and in nothing else. So it is
-    the effect of the precision and of the batch size together. There is a column per topology. The tuple has that
+    The two cases of a ratio differ in precision and batch size, perhaps in loss scaling, and in nothing else. So a
+    ratio is the effect of precision and batch size together. There is a column per topology. The tuple has that
     one table; it is empty if there is no such pair.
     """
     rows: dict[tuple[str, ...], dict[TopologySpec, float]] = {}

@@ -37,7 +37,8 @@ def choose_workload(parts: Sequence[tuple[str, tuple[Item, ...]]], count: int) -
 
     Args:
         parts: Title and items of each plotted workload; may be empty.
-        count: Number of all workloads. If it exceeds `MAX_WORKLOADS` (40), a paragraph at the end states by how many.
+        count: Number of all workloads. If it exceeds `MAX_WORKLOADS` (40), a paragraph at the end states how many are
+            not plotted.
     """
     items: list[Item] = list(parts[0][1]) if len(parts) == 1 else []
     if len(parts) > 1:

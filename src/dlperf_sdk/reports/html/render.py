@@ -47,7 +47,7 @@ def document(page: Page, plot_library: str = "") -> str:
             this file, and nothing else. By default the script is in the page, which makes no requests.
 
     Raises:
-        ModuleNotFoundError: The extra `report` is not installed; `require` explains that.
+        ModuleNotFoundError: The extra `report` is not installed; `require` checks that beforehand.
         ValueError: A number of a plot is not finite.
     """
     from markupsafe import Markup

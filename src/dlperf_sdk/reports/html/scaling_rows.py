@@ -64,8 +64,8 @@ class Row:
 def rows_of(workloads: Sequence[tuple[Workload, Sequence[Series]]], limits: Mapping[int, str]) -> list[Row]:
     """Return a row for each series with at least two efficiencies.
 
-    Rows are sorted by model and precision. Among these, series with most devices come first, and of equally many those
-    with the lowest efficiency.
+    Rows are sorted by model and precision, then by the number of devices, the largest first, then by efficiency, the
+    lowest first.
 
     Args:
         workloads: Workloads with their series, from `series_of`.

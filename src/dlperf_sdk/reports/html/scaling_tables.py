@@ -102,9 +102,9 @@ def describe_efficiency(
 ) -> str:
     """Return a sentence on the meaning of efficiencies, and one with the best and the worst, as one text.
 
-    Both are those on the largest topology of several devices on which at least two series are ranked. A series that its
-    data loader limits is not ranked: its efficiency is that of the loader. Without such a topology, the text is the
-    first sentence only.
+    The best and the worst are compared on the largest topology with several devices and at least two ranked series. A
+    series that its data loader limits is not ranked: its efficiency is that of the loader. Without such a topology, the
+    text is the first sentence only.
 
     Args:
         series: All series.

@@ -45,7 +45,7 @@ class Site:
 
 @frozen
 class Redaction:
-    """How names of hosts and users are left out of a site."""
+    """Functions that remove the names of hosts and users from a site."""
 
     redact_result: Callable[[Result], Result]
     """Returns a copy of a result without the names; a DlperfError leaves out the run's report."""
@@ -70,7 +70,7 @@ def write_site(
             new one are removed.
         reports: Number of the newest runs of each case that get a report. The runs on both sides of a change get one,
             too.
-        redaction: How names of hosts and users are left out; None leaves them.
+        redaction: Functions that remove the names of hosts and users; None: the names stay.
 
     Raises:
         UsageError: The directory has files that are no site, a folder in it is a symbolic link, or the extra `report`
