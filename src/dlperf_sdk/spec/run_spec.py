@@ -269,8 +269,8 @@ class RunSpec:
         """Short name of the case: `torch resnet50 1n2d b64 amp-bf16 inductor seed=1`.
 
         Compiler, strategy, layout, device, accumulation, part, seed, learning-rate policy and data source are left out
-        if they have the default value. All options that are set follow as `NAME=VALUE`. The folder of the data source
-        is never included.
+        if they have the default value. The entries of `options` follow as `NAME=VALUE`. The data source's folder is
+        never included.
         """
         parts = [self.framework, self.model, str(self.topology), f"b{self.batch_size}", self.precision]
         usual = attrs.fields_dict(RunSpec)

@@ -67,10 +67,9 @@ class Cell:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Name of a field of `RunSpec` → value: `precision` and `compiler`, and `topology` and `strategy`.
+        """Fields of `RunSpec` as name → value: `precision`, `compiler`, `topology`; `strategy` if the cell has one.
 
-        The topology is that of one replica, and `strategy` is absent, if the cell's `strategy` is None; otherwise the
-        topology is that of two replicas on one node.
+        With a strategy, the topology is that of two replicas on one node; otherwise it is that of one replica.
         """
         placement = (
             {"topology": SINGLE} if self.strategy is None else {"topology": PAIR, "strategy": self.strategy}

@@ -152,7 +152,7 @@ class ControllerHalf(FrameworkSubject):
 
     @pytest.mark.parametrize("kind", sorted(VOCABULARY))
     def test_undeclared_values_are_refused(self, kind: str) -> None:
-        """Planning raises Unsupported for each value of a kind that the core knows and the plugin does not declare.
+        """For each value of `kind` that the core knows and the plugin does not declare, planning raises Unsupported.
 
         `kind` is a kind of capability, such as `precision`.
         """

@@ -124,14 +124,15 @@ class FrameworkChoice(Conformance):
         )
 
     def spec(self, model: str, **fields: Any) -> RunSpec:
-        """Return a short case of a model: 1 warm-up step, 3 measured steps, 1 repeat, and the attributes of the suite.
+        """Return a short case of a model: 1 warm-up step, 3 measured steps, 1 repeat.
 
-        Each worker has one thread, unless the plugin's processes set the number themselves.
+        Framework, options, batch size, device and interpreter are those of the suite's attributes. Each worker has one
+        thread, unless the plugin's processes set the number themselves.
 
         Args:
             model: The model's name.
-            fields: Fields of `RunSpec` in place of those of the suite; `options` are merged with those of the
-                suite.
+            fields: Fields of `RunSpec` that replace these values; `options` are added to those of the suite, and
+                replace those of the same name.
 
         Raises:
             SpecError: A field has an impossible value.

@@ -43,8 +43,6 @@ class FrameworkSubject(FrameworkChoice):
     The first test that needs a run makes it; others reuse it. A test is skipped where its case cannot run: the
     plugin refuses the case, this machine lacks what the case needs, or the worker half has a gap that is still to
     be filled in. The plainest case of each model (fp32, one device, no compiler) must not be refused.
-
-    Methods that take a case or a cell raise a `DlperfError` if the case is invalid or if a plugin cannot be loaded.
     """
 
     _cells: ClassVar[set[str]]
@@ -68,6 +66,9 @@ class FrameworkSubject(FrameworkChoice):
 
         `cell` is a combination of settings. The test is skipped if planning accepts the case for no model. The case of
         a plain cell (`Cell.is_plain`) is returned without planning: a plugin that implements the model must accept it.
+
+        Raises:
+            DlperfError: The case is invalid, or a plugin cannot be loaded.
         """
         spec = (
             self.spec(cell.models[0])
@@ -87,6 +88,9 @@ class FrameworkSubject(FrameworkChoice):
 
         Skips the test if this machine lacks what the case needs, or if the model's plainest case (fp32, one device, no
         compiler) has already failed because a method of the worker half is yet to be written.
+
+        Raises:
+            DlperfError: The case is invalid, or a plugin cannot be loaded.
         """
         key = _key(spec)
         if key not in self._results:
@@ -125,6 +129,9 @@ class FrameworkSubject(FrameworkChoice):
         Args:
             spec: The case.
             observers: Further observers to register for the run.
+
+        Raises:
+            DlperfError: The case is invalid, or a plugin cannot be loaded.
         """
         self._skip_unfinished("run", spec)
         case = self._begin_case(spec, observers)
@@ -139,6 +146,9 @@ class FrameworkSubject(FrameworkChoice):
 
         Skips the test if this machine cannot run the case, if a worker refuses it, or if it needs a method of the
         plugin that is yet to be written. Fails the test if the case cannot be prepared.
+
+        Raises:
+            DlperfError: The case is invalid, or a plugin cannot be loaded.
         """
         key = _key(spec)
         if key in self._cells:
@@ -178,6 +188,9 @@ class FrameworkSubject(FrameworkChoice):
         The case is run once, and all tests of the class share the answers. If the workers did not start, one answer
         holds the error. Skips the test if this machine cannot run the case, if a worker refuses it, or if it needs a
         method of the plugin that is yet to be written.
+
+        Raises:
+            DlperfError: The case is invalid, or a plugin cannot be loaded.
         """
         refused = self.refusal(spec)
         if isinstance(refused, Unavailable):
@@ -231,6 +244,9 @@ class FrameworkSubject(FrameworkChoice):
 
         Inconclusive verdicts, and verdicts that do not apply, are accepted. Skips the test if this machine cannot run
         the case, if a worker refuses it, or if it needs a method of the plugin that is yet to be written.
+
+        Raises:
+            DlperfError: The case is invalid, or a plugin cannot be loaded.
         """
         result = self.result_of(spec)
         self.skip_if_unfinished(result.failure)

@@ -348,7 +348,7 @@ class Trainer:
             None.
 
         Raises:
-            Unsupported: By default. The trainer has no labels, or the input is part of the framework's graph.
+            Unsupported: The trainer has no labels, or the framework's graph contains the input. The default raises it.
         """
         raise Unsupported("the plugin's trainer cannot take a batch without training on it")
 
@@ -359,7 +359,7 @@ class Trainer:
         exchanges the gradients.
 
         Raises:
-            Unsupported: By default. The plugin cannot exchange gradients without computing them.
+            Unsupported: The plugin cannot exchange gradients without computing them. The default raises it.
         """
         raise Unsupported("the plugin's trainer cannot exchange gradients without computing them")
 

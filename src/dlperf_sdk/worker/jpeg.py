@@ -19,7 +19,7 @@ from dlperf_sdk.worker.request import Request
 
 
 class JpegImages(Dataset):
-    """The images of a request's index as batches: `image` float32 and `label` int64 (B,).
+    """The images of the data source's image index, in batches: `image` float32 and `label` int64 (B,).
 
     For B samples, `image` is (B, 3, H, W) in the layout nchw and (B, H, W, 3) in nhwc, normalized with ImageNet's mean
     and standard deviation of each channel.

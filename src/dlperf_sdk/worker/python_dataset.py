@@ -56,7 +56,7 @@ class GeneratorFeed(BatchFeed):
         """Return the number of generators that run at a time: by default 1, in this process.
 
         Args:
-            request: The case, whose framework options may name the number; not used by default.
+            request: The case. A subclass may take the number from its `framework_options`; the default does not use it.
         """
         return 1
 

@@ -234,8 +234,8 @@ class TrainerHooks(Trainer):
         """Compute the logits of the canonical batch's first micro-batch in two ways, which `deviation` compares.
 
         Batch norm uses the batch's statistics, and its running statistics do not change. `deviation` has set `dropout`
-        to zero; this method must disable dropout layers that do not read `dropout`. It must pass outputs that have the
-        data types in effect to `note_output`, unless `observe_settings` sets `product_types` itself.
+        to zero; this method must disable dropout layers that do not read `dropout`. It must call
+        `note_output` with outputs in the data types in effect, unless `observe_settings` sets `product_types` itself.
 
         Returns:
             The logits as `step` computes them, with its kernels and compiler; and the logits of the same weights in

@@ -8,9 +8,9 @@ from typing import Any
 def write_json(path: str, document: Any) -> None:
     """Write a JSON document to a file that only its owner can read; replace an existing file.
 
-    The document is written to a file whose name is that of `path` with `.partial` appended, and which is then renamed:
-    a reader sees the whole document or the previous one. After an error, `path` is as before, and the other file may
-    remain.
+    The document is first written to a file with `.partial` appended to the name, and this file is then renamed to
+    `path`. A reader therefore sees the whole document or the previous one. After an error, `path` is as before, and the
+    `.partial` file may remain.
 
     Args:
         path: Path of the file, in an existing directory.

@@ -30,7 +30,7 @@ class Attempt:
         directory: An existing directory, in which each worker gets one of its own.
         deadlines: `Request.deadlines`: seconds by phase.
         memory_limit: Bytes that each trainer may allocate; None without a limit.
-        secrets: Secret values by name, which logs are reported without.
+        secrets: Secret values by name; reported logs have `<NAME>` in their place.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Attempt:
         return _oom_kills() > self._oom_before
 
     def failures(self) -> List[Dict[str, Any]]:
-        """Return the failures so far: those of services that trainers needed, then those of trainers that have ended.
+        """Return the failures so far: first those of services that ended too early, then those of trainers.
 
         Each is a dict in the form that `dlperf_sdk.worker.failures.failure` returns; that of a trainer may have further
         fields, such as `type` and `traceback`. The list is empty as long as no process has failed.
