@@ -55,7 +55,7 @@ class Kubernetes(Topology):
         return _commands(job, "job.json")
 
     def script(self, job: Job) -> str:
-        """Return the manifest of `job` as indented JSON text, with an empty Secret in place of the bundle."""
+        """Return the manifest of `job` as indented JSON text; its Secret is empty, and does not hold the bundle."""
         return json.dumps(make_manifest(job, b""), indent=1)
 
     def submission(self, job: Job, file: str) -> Submission:

@@ -40,7 +40,8 @@ def main(bundle: str, hosts: str, timeout: str, *arguments: str) -> int:
 
     The environment variable JOB_COMPLETION_INDEX has the node's number. The logs of a pod mix standard output and
     standard error. Therefore the agent's standard error goes to a file, whose end is written to standard output as an
-    event when the agent has ended. On node 0, the event `case` is written first. A SIGTERM is passed on to the agent.
+    event when the agent has ended. Node 0 writes the event `case` before it starts the agent. A SIGTERM is passed on to
+    the agent.
 
     Args:
         bundle: Path of the bundle's file.
@@ -50,7 +51,7 @@ def main(bundle: str, hosts: str, timeout: str, *arguments: str) -> int:
         arguments: More arguments of the agent.
 
     Returns:
-        The agent's exit code, or the number of the signal that ended it.
+        The agent's exit code, or if a signal ended it, the signal's number, which is positive.
 
     Raises:
         KeyError: JOB_COMPLETION_INDEX is not set.

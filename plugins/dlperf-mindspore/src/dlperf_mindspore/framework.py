@@ -41,7 +41,7 @@ class MindSporeOptions:
 
 
 class MindSpore(Framework):
-    """The plugin for MindSpore 2.10: eager (PyNative) or compiled (`mindspore.jit`), with its collectives."""
+    """The plugin for MindSpore 2.10: eager (PyNative) or compiled (`mindspore.jit`), with MindSpore's collectives."""
 
     name = "mindspore"
     runtime = "dlperf_mindspore.worker.runtime:MindSporeRuntime"

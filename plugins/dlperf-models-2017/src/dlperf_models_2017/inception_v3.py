@@ -176,10 +176,10 @@ class InceptionV3(Model):
         return tuple(terms)
 
     def optimizer(self, options: InceptionV3Options, global_batch_size: int) -> Optimizer:
-        """Return SGD with momentum, whose learning rate is 0.005 or the option `learning_rate`.
+        """Return SGD with momentum, whose learning rate is the option `learning_rate`, or 0.005 if that is None.
 
-        The rate does not depend on the batch size. `options` also has the momentum and the weight decay;
-        `global_batch_size` is not used.
+        The rate does not depend on the batch size: `global_batch_size` is not used. `options` also has the momentum and
+        the weight decay.
         """
         rate = 0.005 if options.learning_rate is None else options.learning_rate
         return Optimizer(

@@ -133,8 +133,9 @@ class MXNet(Framework):
 
         - the strategy `all_reduce` over several nodes;
         - the memory layout `nhwc` on a CPU;
-        - a precision that MXNet lacks on the device, for the model, or with accumulation;
-        - the option `nccl`: on a CPU, any value that the spec sets; elsewhere, false if the case would not use NCCL.
+        - a precision that MXNet lacks on the device, for the model, or with several micro-batches per step;
+        - the option `nccl`: on a CPU, any value that the spec sets; on a GPU, false, unless gradients are averaged with
+          the strategy `all_reduce`.
         """
         cpu = spec.device == "cpu"
         if spec.strategy == "all_reduce" and spec.topology.nodes > 1:

@@ -21,12 +21,13 @@ CPU_DEVICES = "DLPERF_MXNET_CPU_DEVICES"
 
 
 def processes(cluster: Cluster) -> List[Process]:
-    """Return the processes of a case: a trainer per node, or per device with `independent` and `horovod`.
+    """Return the processes of a case.
 
-    With the other strategies, the trainer of a node owns all devices of the node, as MXNet's kvstore requires. Trainers
-    are in the order of ranks. With `parameter_server` and several devices, the list begins with a scheduler on node 0
-    and a server on every node, which find the trainers through the environment variables of ps-lite (`DMLC_*`). With
-    `horovod`, it begins with Horovod's rendezvous server. `cluster` describes the case and its nodes.
+    There is a trainer per device with the strategies `independent` and `horovod`. With the others there is one per
+    node, which owns all devices of the node, as MXNet's kvstore requires. Trainers are in the order of ranks. With
+    `parameter_server` and several devices, the list begins with a scheduler on node 0 and a server on every node, which
+    find the trainers through the environment variables of ps-lite (`DMLC_*`). With `horovod`, it begins with Horovod's
+    rendezvous server. `cluster` describes the case and its nodes.
 
     Raises:
         Unsupported: There are several devices, and the plugin does not have the case's strategy.

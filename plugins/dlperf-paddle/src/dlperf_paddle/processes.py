@@ -21,10 +21,10 @@ def join_trainers(cluster: Cluster) -> List[Process]:
     """Describe the trainers of all nodes, one per device in the order of ranks, with their environment variables.
 
     The variables are those that `paddle.distributed.init_parallel_env` reads: PADDLE_MASTER, PADDLE_TRAINER_ID,
-    PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS, PADDLE_CURRENT_ENDPOINT and PADDLE_DISTRI_BACKEND (`nccl` or `gloo`,
-    which Paddle would not choose on a CPU); on GPUs also FLAGS_selected_gpus, and NCCL_SOCKET_IFNAME if the node's
-    network interface is known. Each trainer has one endpoint, HOST:PORT, and the master has another. `cluster`
-    describes the case and its nodes.
+    PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS, PADDLE_CURRENT_ENDPOINT and PADDLE_DISTRI_BACKEND (`gloo` on
+    CPUs, which Paddle would not choose there, and `nccl` on GPUs); on GPUs also FLAGS_selected_gpus, and
+    NCCL_SOCKET_IFNAME if the node's network interface is known. Each trainer has an endpoint, HOST:PORT; PADDLE_MASTER
+    is a further endpoint. `cluster` describes the case and its nodes.
     """
     trainers = one_per_device(cluster)
     ports = cluster.nodes[0].ports

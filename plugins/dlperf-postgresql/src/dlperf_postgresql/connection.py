@@ -36,7 +36,10 @@ _ADVICE = {
 
 
 class ConnectionLost(StoreError):
-    """A connection that ended during a transaction, which may have been committed or not; another try may succeed."""
+    """The end of a connection during a transaction, or a conflict with another transaction; another try may succeed.
+
+    After the end of a connection, the transaction may have been committed or not.
+    """
 
 
 def parse_url(url: str) -> str:
@@ -110,7 +113,8 @@ def transaction(
         connection: The connection, which is in autocommit mode.
         location: Name of the database in messages.
         read_only: True for a transaction that cannot write, and that is rolled back in any case.
-        seconds: Time limit in seconds, after which the server is regarded as lost, and the connection is ended.
+        seconds: Time limit of the whole transaction in seconds. After that, the server is regarded as lost, and the
+            connection is ended.
 
     Raises:
         ConnectionLost: The connection ended, the server did not answer in time, or the transaction conflicted with

@@ -131,7 +131,7 @@ class PostgresqlDatabase(ResultDatabase):
         """Return a mapping from run id to the version of the stored result: when its file was changed, and its size.
 
         Runs of `run_ids` that the database does not have are left out. The tables are created if there are none. After
-        a lost connection, this is tried again with a new one, at most three times.
+        a lost connection, this connects again and repeats the transaction, at most three times.
 
         Raises:
             StoreError: The database cannot be used, or its tables are not those of this version of dlperf-sdk.
@@ -146,8 +146,8 @@ class PostgresqlDatabase(ResultDatabase):
     def upload(self, result: Result, version: Version) -> None:
         """Write a result in one transaction, unless the database has the same or a later version of it.
 
-        The tables are created if there are none. After a lost connection, the upload is tried again with a new one, at
-        most three times.
+        The tables are created if there are none. After a lost connection, this connects again and repeats the
+        transaction, at most three times.
 
         Args:
             result: The result.

@@ -45,9 +45,9 @@ class PostgresqlTables(Tables):
         return dict(rows.fetchall())
 
     def delete(self, ids: Iterable[str]) -> None:
-        """Delete the results with these ids: their rows in the tables of results, `files` and `documents`.
+        """Delete the results of the runs `ids` from the tables of results, from `files` and from `documents`.
 
-        Unknown ids are ignored.
+        Ids of unknown runs are ignored.
 
         Raises:
             psycopg.Error: A statement failed.

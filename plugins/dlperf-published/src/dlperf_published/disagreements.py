@@ -43,8 +43,8 @@ class Mismatch:
     def to_disagreement(self) -> Disagreement:
         """Return the mismatch as a `Disagreement`.
 
-        The field `cell` of the `Disagreement` names the row and the column of the printed cell. For a speedup that the
-        source prints with one figure (`cells`), it names the case of this figure.
+        The field `cell` of the `Disagreement` names the row and the column of the printed cell. If the mismatch has a
+        `figure`, it names the case of this figure instead.
         """
         cell, figure = self.cell, self.figure
         place = f"{cell.row}, {cell.column}"
@@ -81,8 +81,9 @@ def grids(figures: Figures) -> tuple[Grid, ...]:
 def cells(figures: Figures) -> tuple[Printed, ...]:
     """Return the cells of all tables as the source documents print them, then a cell for each printed speedup.
 
-    A speedup over one device that a source prints with a figure is a cell of the table `speedup`; its row is the place
-    of the figure in its source. Footnotes and observations are not included.
+    A printed speedup is the speedup over one device that a source prints beside a figure. Its cell belongs to the table
+    `speedup`, and the cell's row names the place of the figure in the source. Footnotes, observations and statements
+    about memory are not included.
 
     Args:
         figures: All figures of the collection. Their field `printed_speedup` holds the printed speedups.
@@ -149,11 +150,13 @@ def numbers(text: str) -> list[tuple[float, int]]:
 
 
 def agrees(number: float, decimals: int, value: Value) -> bool:
-    """Return True if a printed number differs from a computed one by at most half a unit of its last decimal.
+    """Return True if a printed number is a computed number, rounded to the decimals that are printed.
+
+    The two may differ by half a unit of the last printed decimal.
 
     Args:
         number: The printed number.
-        decimals: Number of its decimals.
+        decimals: Number of printed decimals.
         value: The computed number.
     """
     return abs(number - value.number) <= 0.5 * 10.0**-decimals + 1e-9

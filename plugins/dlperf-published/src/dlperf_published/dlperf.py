@@ -48,7 +48,7 @@ scale stands in the implementations' own reports only."""
 
 
 def tables(figures: Figures) -> tuple[Grid, ...]:
-    """Return the README's two summaries, the six tables of the v1.0 report, and the table of speedups, in this order.
+    """Return the two summaries of DLPerf's README, the six tables of its v1.0 report, and the table of speedups.
 
     `figures` are all figures of the collection `dlperf-v1.0`.
     """

@@ -30,7 +30,7 @@ The statement on gluon-nlp does not name the precision. It is fp32: the source h
 
 
 def out_of_memory(collection: str) -> tuple[OutOfMemory, ...]:
-    """Return the cases of a collection that ran out of memory, in the order of the statements.
+    """Return the cases of a collection that ran out of memory, in the order in which the documents state them.
 
     Args:
         collection: Name of a collection of this distribution.

@@ -16,10 +16,10 @@ _DATA = files("dlperf_published") / "data"
 
 @frozen
 class Printed:
-    """A cell of a table in a source document, or one of its footnotes or observations, in the words of the document."""
+    """The text of a table cell, a footnote, an observation or a statement about memory in a source document."""
 
     table: str
-    """Name of the `Grid`, or `footnotes` or `observations`."""
+    """Name of the `Grid`, or `footnotes`, `observations` or `memory`."""
     row: str
     """Name of the row, or the mark of the footnote."""
     column: str
@@ -46,7 +46,7 @@ def figures(collection: str) -> Figures:
 
 @cache
 def load_printed_cells(collection: str) -> tuple[Printed, ...]:
-    """Return the text of each table cell, footnote and observation in the source documents of a collection.
+    """Return the cells, footnotes, observations and statements about memory in the source documents of a collection.
 
     `collection` is the name of a collection of this distribution, such as `tf-cnn-2017`. The order is that of the
     documents. Later calls return the same tuple.

@@ -56,7 +56,7 @@ def effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
     Raises:
         KeyError: `factor` is something else.
-        AnalysisError: The figures have no pair of cases on a number of devices.
+        AnalysisError: On one of the numbers of devices, no two cases differ in the factor only.
     """
     first, second = _levels(factor)
     return {
@@ -82,7 +82,7 @@ def scaling_effects(figures: Figures, factor: str) -> dict[int, Effect]:
 
     Raises:
         KeyError: `factor` is something else.
-        AnalysisError: The figures have no pair of cases on a number of devices.
+        AnalysisError: On one of the numbers of devices, no two cases differ in the factor only.
     """
     by_count = {}
     for count in DEVICES:

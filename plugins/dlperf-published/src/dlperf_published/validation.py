@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def depth(self) -> str:
-        """The larger of the two measured topologies and the predicted one, as text.
+        """The step from the larger of the two smaller topologies to the predicted one, as text.
 
         Examples are `2 → 4 nodes` and `4 → 8 devices of a node`.
         """
@@ -86,8 +86,9 @@ def predict_topologies(figures: Iterable[PublishedFigure]) -> tuple[Trial, ...]:
 
     A series is one case on several topologies. The three differ only in the number of nodes, or all of them are one
     node and differ in the number of devices. The throughput of the largest is predicted from the other two. The growth
-    of the step time is learned from the series of other releases, so that a prediction uses nothing of its own release
-    except the throughputs of the two smaller topologies.
+    of the step time is learned from the series of other releases: those with another framework, framework version or
+    implementation. So the only figures of its own release that a prediction uses are those of the two smaller
+    topologies.
     """
     all_cases = cases(figures)
     references = {

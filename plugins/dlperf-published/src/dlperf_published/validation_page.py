@@ -69,8 +69,8 @@ def attainable() -> tuple[float, float]:
 def validation() -> list[Block]:
     """Return the blocks of the page about the quality of predictions.
 
-    In this order they are the method, a table of the errors by depth (`Trial.depth`), the limitations, and a table of
-    all trials, under two headings.
+    Under a first heading they are the method, a table of the errors by depth (`Trial.depth`) and the limitations; under
+    a second heading, a table of all trials.
     """
     heads = (Column(HEADER[0]), *(Column(name, right=True) for name in (*HEADER[1:], *PLAIN)))
     return [

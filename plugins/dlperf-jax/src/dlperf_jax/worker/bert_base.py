@@ -36,8 +36,8 @@ def layer_norm(scope, name, x):
 def embed(scope, input_ids, segment_ids):
     """Return the embeddings, (B, S, H), of `input_ids` and `segment_ids`, integers (B, S).
 
-    They are the sums of the embeddings of words, positions and segments, after layer norm and dropout. There are B
-    sequences of S tokens, and H features. `scope`, a `Scope`, holds the network's weights; the result has the type
+    For each token, the embeddings of its word, position and segment are added; layer norm and dropout follow. There are
+    B sequences of S tokens, and H features. `scope`, a `Scope`, holds the network's weights; the result has the type
     `scope.dtype`.
 
     Raises:
@@ -115,7 +115,7 @@ def bert(scope, input_ids, segment_ids, attention_mask, masked_positions, heads,
     There are B sequences of S tokens with P predictions each, and V word pieces.
 
     Args:
-        scope: The network's weights and running statistics, a `Scope`.
+        scope: The network's weights and its dropout, a `Scope`.
         input_ids: Word pieces, (B, S).
         segment_ids: Segments, (B, S).
         attention_mask: 1 for tokens, 0 for padding, (B, S).

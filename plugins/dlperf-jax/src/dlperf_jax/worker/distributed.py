@@ -53,5 +53,5 @@ def connect(replicas, timeout):
 
 
 def leave():
-    """Wait until all other processes of `jax.distributed` leave, too, and close this process's connection to them."""
+    """Wait until all other processes of `jax.distributed` call this, too; then close this process's connection."""
     jax.distributed.shutdown()

@@ -44,7 +44,7 @@ class JaxRuntime(Runtime):
 
         On a CPU, NPROC and XLA_FLAGS are set in this process's environment. Compiled programs are cached in a folder
         below XDG_CACHE_HOME or `~/.cache`. The timeout for the other processes to join, and on CPUs that of
-        collectives, is the longest of the phases' deadlines, since some workers compile for longer than others.
+        collectives, is the longest of `Request.deadlines`, since some workers compile for longer than others.
 
         Raises:
             Unsupported: JAX cannot use devices of the kind, or finds too few; or a GPU's compute capability is below

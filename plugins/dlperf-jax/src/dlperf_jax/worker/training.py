@@ -19,7 +19,7 @@ from dlperf_sdk.worker.loading import ThreadLoader
 
 
 class JaxTrainer(ReplicaState):
-    """The replicas of this process, and their training. A model implements `build`, `outputs` and `loss`.
+    """The replicas of this process, and their training. A model's subclass implements `build`, `outputs` and `loss`.
 
     A network is a function of a `Scope` and the model's inputs.
     """
@@ -59,13 +59,13 @@ class JaxTrainer(ReplicaState):
         return {name: self.replicas.place([batch[name] for batch in batches], SPLIT) for name in batches[0]}
 
     def read_labels(self, labels):
-        """Return a list of a NumPy array per replica of this process; `labels`, a JAX array, is split over replicas."""
+        """Return the labels of this process's replicas, a list of NumPy arrays; `labels` is split over all replicas."""
         return self.replicas.read(labels)
 
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue a step on `batch` at the rate `rate`; return the losses, (N,), of N replicas that train together."""
+        """Enqueue a step with the learning rate `rate`; return the losses, (N,), of N replicas that train together."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))
@@ -137,7 +137,7 @@ class JaxTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as a step computes them, and in plain fp32.
 
         Both are lists with one NumPy array per head and replica of this process; the replicas of a head are adjacent.
         The fp32 logits come from the master weights, without TF32. The running statistics do not change.
@@ -163,9 +163,10 @@ class JaxTrainer(ReplicaState):
         return value.astype(np.float64)
 
     def observe_settings(self):
-        """Return a dict of the settings in effect, as the program of `step` shows them.
+        """Return a dict of the settings in effect, as the traced program of a step shows them.
 
-        The keys are `precision`, `compiler`, `layout` (None without convolutions) and `strategy` (None for none).
+        The keys are `precision`, `compiler`, `layout` and `strategy`. `layout` is None if the model has no
+        convolutions, and `strategy` if no gradients are averaged.
         """
         products = list(evidence.find_products(self._traced.jaxpr))
         self.product_types = [operand.aval.dtype for product in products for operand in product.invars]

@@ -25,7 +25,7 @@ class HostExchange:
     The constructor connects this process to its neighbors in the ring.
 
     Args:
-        request: The case.
+        request: The `Request` of the case.
         rank: Global index of this process's replica.
         size: Number of replicas.
 
@@ -42,9 +42,10 @@ class HostExchange:
         self.count = 0
 
     def average(self, parameters):
-        """Average the gradients of `parameters` over the replicas, in place; return when done, with 1 added to `count`.
+        """Average the gradients of `parameters` over the replicas, in place, and return when this is done.
 
-        `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
+        Each call adds 1 to `count`, the number of averages so far. `parameters` is a list of MegEngine's parameters, in
+        the same order on all replicas.
 
         Raises:
             ConnectionError: A neighbor in the ring has ended.
@@ -71,7 +72,7 @@ class NcclExchange:
     meet.
 
     Args:
-        request: The case.
+        request: The `Request` of the case.
         rank: Global index of this process's replica.
         size: Number of replicas.
     """
@@ -87,10 +88,11 @@ class NcclExchange:
         self.count = int(overlaps)
 
     def average(self, parameters):
-        """Enqueue the averaging of the gradients of `parameters` over the replicas, in place; add 1 to `count`.
+        """Enqueue the averaging of the gradients of `parameters` over the replicas, in place.
 
-        If the backward pass has already averaged the gradients (`callbacks` is not empty), do nothing, and leave
-        `count` as it is. `parameters` is a list of MegEngine's parameters, in the same order on all replicas.
+        Each call adds 1 to `count`, the number of averages so far. But if the attribute `callbacks` is not empty, the
+        backward pass has averaged the gradients already, and this does nothing. `parameters` is a list of MegEngine's
+        parameters, in the same order on all replicas.
         """
         if self.callbacks:
             return

@@ -119,8 +119,8 @@ class MegEngineRuntime(Runtime):
     def is_out_of_memory(self, error):
         """Return True if `error` is a MemoryError, or a RuntimeError whose message says that memory ran out.
 
-        MegEngine raises the error of an asynchronous operation later, as the cause of another RuntimeError, so causes
-        count too.
+        MegEngine raises the error of an asynchronous operation later, as the cause of another RuntimeError, so
+        the causes of `error` are checked, too.
         """
         if isinstance(error, MemoryError):
             return True

@@ -15,7 +15,7 @@ from dlperf_sdk.worker.loading import ThreadLoader
 
 
 class MegEngineTrainer(ReplicaState):
-    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`."""
+    """One replica of a network, and its training. A model's subclass implements `build`, `outputs` and `loss`."""
 
     precisions, loader = PRECISIONS, ThreadLoader
 
@@ -51,9 +51,9 @@ class MegEngineTrainer(ReplicaState):
     def train(self, batch, rate):
         """Enqueue one step, and return a pair of tensors, for `read_loss` and for `Runtime.wait`.
 
-        The first is this replica's loss. The second is an element of the first parameter after the update, which is the
-        last that the step computes. Both have memory of their own. `batch` is what `place` returned; `rate` is the
-        learning rate of the step.
+        The first is this replica's loss. The second is an element of the first parameter after the update: the last
+        value that the step computes. It is a copy, which later steps do not change. `batch` is what `place` returned;
+        `rate` is the learning rate of the step.
         """
         loss = super().train(batch, rate)
         # The first parameter gets its gradient last: when it is updated, the step is done.
@@ -106,7 +106,7 @@ class MegEngineTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as a step computes them, and in plain fp32.
 
         Both are lists with a tensor per head. The same operations compute both, because a step of this plugin is always
         in plain fp32 and without a compiler. Batch norm's running statistics are restored.

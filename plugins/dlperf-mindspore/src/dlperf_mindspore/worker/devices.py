@@ -21,10 +21,12 @@ _NARROW = {
 
 
 def take_device(kind, index):
-    """Select the device with number `index` of a kind for this process, and let it compute in full float32.
+    """Select a device for this process, and let it compute in full float32.
+
+    `kind` is `cpu`, `cuda` or `npu`. `index` is the device's number among those of this kind, from 0.
 
     Raises:
-        Unsupported: MindSpore cannot use such a device here.
+        Unsupported: MindSpore cannot use this device on this machine.
     """
     try:
         ms.set_device(TARGETS[kind], index)

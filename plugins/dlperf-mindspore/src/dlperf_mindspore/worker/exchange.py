@@ -22,9 +22,10 @@ class Exchange:
         """Number of averages so far."""
 
     def average(self, gradients):
-        """Return the means of `gradients` over the replicas, a tuple of tensors in the same order; add 1 to `count`.
+        """Return the means of `gradients` over the replicas, a tuple of tensors in the same order.
 
-        `gradients` has a tensor per parameter, in the order of `parameters`. All replicas must call this.
+        `gradients` has a tensor per parameter, in the order of `parameters`. All replicas must call this. Each call
+        adds 1 to `count`, the number of averages so far.
         """
         flat = self._sum(ops.concat([gradient.reshape(-1) for gradient in gradients])) / self._replicas
         self.count += 1

@@ -68,11 +68,11 @@ class MindSporeRuntime(Runtime):
         return event
 
     def elapsed(self, marks):
-        """Return the seconds between neighboring events of `marks`, which `mark` returned."""
+        """Return a list of the seconds between neighboring items of `marks`, events that `mark` returned."""
         return [start.elapsed_time(end) / 1000.0 for start, end in itertools.pairwise(marks)]
 
     def reset_peak_memory(self):
-        """Set the peak that `peak_memory` returns to the memory in use now."""
+        """Set the peak that `peak_memory` returns to the memory in use now; do nothing on a CPU."""
         if not self.on_cpu:
             ms.runtime.reset_peak_memory_stats()
 

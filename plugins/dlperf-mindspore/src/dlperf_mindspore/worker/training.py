@@ -16,7 +16,7 @@ from dlperf_sdk.worker.loading import ThreadLoader
 
 
 class MindSporeTrainer(ReplicaState):
-    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
+    """One replica of a network, and its training. A model's subclass implements `build`, `outputs` and `loss`.
 
     The compiler `graph` translates the source code of these three methods and of the network to one graph, which has
     the forward and the backward pass. The exchange and the update are outside of it, as they are in eager mode.
@@ -103,9 +103,9 @@ class MindSporeTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as a step computes them, and in plain fp32.
 
-        Both are lists with a tensor per head. The first are computed with the compiler of the step; the others are
+        Both are lists with a tensor per head. The former are computed with the compiler of the step; the latter are
         eager. Batch norm's running statistics are restored.
         """
         batch = self.micro_batches(self.canonical_batch())[0]

@@ -26,10 +26,10 @@ def load_images(trainer):
 
 
 class OpenCVImages(JpegImages):
-    """The images of a request's index as batches in the form of `JpegImages`, decoded by OpenCV.
+    """The dataset `JpegImages`, with OpenCV as the decoder; the arguments are the same.
 
     Raises:
-        DataError: The index is not the one that was prepared.
+        DataError: The index of the images is not the one that was prepared.
     """
 
     def read(self, path, chance):

@@ -9,8 +9,8 @@ class MasterWeights:
     """A network's parameters in float32, which the optimizer updates.
 
     If the network holds a parameter in a narrower type, the float32 weights are a separate parameter on the same
-    devices. Its values are zero until the caller sets them and calls `round_into_network`. All other parameters are the
-    network's own.
+    devices. Its values are zero at first: the caller sets them, and then calls `round_into_network`. All other
+    parameters are the network's own.
 
     Args:
         parameters: Dict: a parameter's name in the manifest → gluon's initialized parameter of the network.

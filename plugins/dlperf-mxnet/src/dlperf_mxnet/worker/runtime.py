@@ -47,7 +47,7 @@ class MXNetRuntime(Runtime):
 
         Raises:
             Unsupported: There are fewer usable GPUs than the process needs.
-            OSError: Horovod's rendezvous server accepted no connection within the longest of the phases' deadlines.
+            OSError: Horovod's rendezvous server accepted no connection within the longest of `Request.deadlines`.
         """
         request = self.request
         if request.device == "cuda":

@@ -20,7 +20,7 @@ from dlperf_sdk.worker.sources import replace_sources
 class MXNetTrainer(ReplicaState):
     """The replicas of a network that one process owns, and their training.
 
-    A model implements `build`, which returns a hybrid block, `build_criterion`, `outputs` and `loss`.
+    A model's subclass implements `build`, `build_criterion`, `outputs` and `loss`; `build` returns a hybrid block.
     """
 
     precisions, compilers, layouts = PRECISIONS, COMPILERS, ("nchw", "nhwc")
@@ -149,7 +149,7 @@ class MXNetTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return a pair: logits of the canonical batch's first micro-batch as `step` computes them, and in plain fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as a step computes them, and in plain fp32.
 
         Both are lists with a float64 NumPy array per head, of the process's first replica. The fp32 logits were
         computed in the constructor, before mixed precision. Batch norm's running statistics are restored.
@@ -170,7 +170,7 @@ class MXNetTrainer(ReplicaState):
         return value
 
     def observe_settings(self):
-        """Return a dict of the settings in effect: `precision`, `compiler`; `layout` and `strategy`, None for none."""
+        """Return a dict of the effective `precision`, `compiler`, `layout` and `strategy`; the last two may be None."""
         return {
             "precision": self.name_precision(evidence.weight_types(self.trained), tf32=False),
             "compiler": "graph" if self.network._active else "none",

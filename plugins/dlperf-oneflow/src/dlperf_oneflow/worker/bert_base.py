@@ -214,7 +214,7 @@ class BertBaseTrainer(OneFlowTrainer):
         predictions; both are (B, P). The next sentence's loss is the mean of -log p[`next_sentence_label`], (B,).
         `outputs` is the pair of logits, (B · P, V) and (B, 2), for B sequences with P predictions each and V word
         pieces. `batch` is a dict from input name to tensor, on the device. If the batch holds the samples of several
-        replicas (`self.replicas`), the result is the mean of the replicas' losses.
+        replicas (`self.replicas` > 1), the result is the mean of the replicas' losses.
         """
         words, follows = outputs
         # A row for each replica whose predictions are in this batch: they are not all in use on each as often.

@@ -15,9 +15,9 @@ from dlperf_oneflow.worker.state import ReplicaState
 
 
 class OneFlowTrainer(ReplicaState):
-    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
+    """One replica of a network, and its training. A model's subclass implements `build`, `outputs` and `loss`.
 
-    If a batch holds the samples of several replicas (`self.replicas`), `loss` must return the mean of their losses.
+    A batch holds the samples of `self.replicas` replicas: `loss` must return the mean of these replicas' losses.
     """
 
     precisions, compilers, loader = PRECISIONS, COMPILERS, Loader
@@ -32,8 +32,7 @@ class OneFlowTrainer(ReplicaState):
             placement(request.device, runtime.replicas) if compiled and runtime.syncs_gradients else None
         )
         self.replicas = 1 if self.placement is None else runtime.replicas
-        """Number of replicas whose samples a batch holds, one replica after the other; `outputs` and `loss` get such
-        batches."""
+        """Number of replicas whose samples are in a batch of `outputs` and `loss`, one replica after the other."""
         self.network = self.build(request.model_options).to(self.device).train()
         if self.placement is not None:
             # This gives all replicas rank 0's values, so the canonical weights come after it.
@@ -104,9 +103,9 @@ class OneFlowTrainer(ReplicaState):
         return self.scale.scale(loss)
 
     def update(self):
-        """Average accumulated gradients, clip them to `clip_norm` if that is set, and update the weights.
+        """Average the gradients over the replicas, clip them to `clip_norm` if that is set, and update the weights.
 
-        If a scaled gradient is not finite, update nothing, and add 1 to `skipped`.
+        With one micro-batch per step, `backward` has averaged them. If one is not finite, only add 1 to `skipped`.
         """
         if self.averages_at_the_end:
             self._average()
@@ -145,9 +144,9 @@ class OneFlowTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as a step computes them, and in plain fp32.
 
-        Each is a sequence of one tensor per head. The first come from the network that `step` calls; if `step` uses a
+        Each is a sequence of one tensor per head. The former come from the network that a step calls; if a step uses a
         graph, they are computed in another graph with the same fusions. The fp32 logits are eager. The network's
         buffers are restored.
         """
@@ -168,7 +167,7 @@ class OneFlowTrainer(ReplicaState):
         return to_local(value).detach().numpy().astype(np.float64)
 
     def observe_settings(self):
-        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
+        """Return a dict of the effective `precision`, `compiler`, `layout` and `strategy`; the last two may be None."""
         compiled = self.graph is not None and self.graph.is_compiled
         parameters = list(self.network.parameters())
         syncs_gradients = hasattr(self.network, "_buckets") or parameters[0].is_global or self._averaged

@@ -51,9 +51,9 @@ def optimizer(parameters, request):
 def rounding_of_adamw(beta1, beta2):
     """Yield, for step t = 1, 2, …, the factor of the learning rate that corrects the rounding of Paddle's AdamW.
 
-    The factor is the exact value of √(1 - β₂ᵗ) / (1 - β₁ᵗ) divided by Paddle's value. Paddle computes βᵗ in float32:
-    its 1 - 0.999³ is off by 1.3e-5, which puts an update off by half as much. The rounding of β itself needs no
-    correction. `beta1` and `beta2` are the numbers β₁ and β₂. The generator has no end.
+    The factor is the exact value of √(1 - β₂ᵗ) / (1 - β₁ᵗ) divided by Paddle's value. Paddle computes βᵗ in float32.
+    For β₂ = 0.999 and t = 3, its 1 - β₂ᵗ has a relative error of 1.4e-5, and the update one of half as much. The
+    rounding of β itself needs no correction. `beta1` and `beta2` are the numbers β₁ and β₂. The generator has no end.
     """
     betas = np.array([beta1, beta2], np.float32)
     exact, rounded = betas.astype(np.float64), betas.copy()

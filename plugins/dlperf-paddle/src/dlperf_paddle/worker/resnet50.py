@@ -54,7 +54,8 @@ class Bottleneck(nn.Layer):
     def forward(self, x):
         """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
-        That is the layout `NCHW`; in `NHWC`, channels are the last axis of both.
+        `inputs`, `width` and `stride` are the arguments of the constructor. The axes are those of the layout `NCHW`; in
+        `NHWC`, the channels are the last axis of input and output.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = F.relu(self.bn1(self.conv1(x)))
@@ -87,7 +88,7 @@ class ResNet50(nn.Layer):
     def forward(self, x):
         """Return the logits, (B, classes), of the images x.
 
-        They are (B, 3, H, W) in the layout `NCHW`, and (B, H, W, 3) in `NHWC`.
+        x is (B, 3, H, W) in the layout `NCHW`, and (B, H, W, 3) in `NHWC`.
         """
         x = F.relu(self.bn1(self.conv1(x)))
         x = F.max_pool2d(x, 3, stride=2, padding=1, data_format=self.layout)

@@ -18,7 +18,7 @@ from dlperf_paddle.worker.state import ReplicaState
 
 
 class PaddleTrainer(ReplicaState):
-    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
+    """One replica of a network, and its training. A model's subclass implements `build`, `outputs` and `loss`.
 
     The network must take the rate of dropout, `self.dropout`, as an argument. `to_static` compiles again only for
     other arguments, and would not notice that an attribute of a layer has changed.
@@ -141,7 +141,7 @@ class PaddleTrainer(ReplicaState):
     # Evidence for what was in effect.
 
     def outputs_and_references(self):
-        """Return the logits of the canonical batch's first micro-batch twice, as a pair: as in `step`, and in fp32.
+        """Return a pair: logits of the canonical batch's first micro-batch as a step computes them, and in plain fp32.
 
         Each is a sequence of one tensor per head. The fp32 logits are eager, of the same weights, without TF32. Batch
         norm's running statistics are restored.
@@ -168,7 +168,10 @@ class PaddleTrainer(ReplicaState):
         return value.astype("float64")
 
     def observe_settings(self):
-        """Return a dict: `precision`, `compiler`, `layout` (None if unknown), `strategy` (None for none) in effect."""
+        """Return a dict of the settings in effect: `precision`, `compiler`, `layout` and `strategy`.
+
+        `layout` is None if the model has no convolutions, and `strategy` if no gradients are averaged.
+        """
         return {
             "precision": self.name_precision(["float32"], evidence.allows_tf32(self.request.device)),
             "compiler": evidence.compiler(self.network),

@@ -38,8 +38,8 @@ class DlLogger(Importer):
 
         The throughput is computed from the time stamps of the records. A program may log an iteration in several
         records. Only records with a certain metric are used: the first metric in the log's first record of an
-        iteration. The facts are the implementation, and the model, batch size, precision and topology (of one device)
-        if the log states them.
+        iteration. The facts are the implementation, and if the log states them, the model, batch size and precision.
+        The topology is a fact only if the log states that there is one device.
 
         Args:
             log: The log.
@@ -47,8 +47,8 @@ class DlLogger(Importer):
                 `topology` and `batch_size` take precedence over the log.
 
         Raises:
-            DocumentError: A record is malformed or has no time stamp, the log ends before the window, the window lacks
-                iterations or lines of some ranks, or the window took no time.
+            DocumentError: A record is malformed or has no time stamp, the log ends before the window or holds several
+                runs, the window's last iteration is missing, or the window took no time.
             UsageError: The topology or the batch size is neither in the log nor in `stated`.
             SpecError: The stated topology is malformed.
         """

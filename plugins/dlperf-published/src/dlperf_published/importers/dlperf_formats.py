@@ -46,8 +46,8 @@ class Format:
 
         Args:
             text: The line.
-            global_batch: Samples of all devices in an iteration, from which steps per second or milliseconds per step
-                are converted to a rate in samples per second.
+            global_batch: Samples of all devices in an iteration, with which steps per second or milliseconds per step
+                are converted to samples per second.
 
         Raises:
             ValueError: The time stamp is not a date, or the step took 0 milliseconds.

@@ -59,8 +59,8 @@ class DlperfLog(Importer):
                 `topology` and `batch_size` take precedence over the log.
 
         Raises:
-            DocumentError: No line has a known format, a line is malformed, the log ends before the window, the window
-                lacks iterations, rates or lines of some ranks, or the window took no time.
+            DocumentError: No line has a known format, a line is malformed, the log ends before the window or holds
+                several runs, the window lacks iterations, rates or lines of some ranks, or the window took no time.
             UsageError: The topology or the batch size is neither in the path or the log nor in `stated`.
             SpecError: The stated topology is malformed.
         """

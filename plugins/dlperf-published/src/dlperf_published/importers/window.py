@@ -96,7 +96,7 @@ class LogWindow:
 
         Raises:
             DocumentError: A number is negative or not finite, the iteration has more lines than there can be ranks, or
-                the line belongs to another run.
+                its number goes back, as in a log that holds several runs.
         """
         for value in (tick.stamp, tick.seconds, tick.rate):
             if value is not None and not (math.isfinite(value) and value >= 0):

@@ -21,8 +21,8 @@ START = 0.95
 def main(arguments):
     """Run the agents of a case in a Ray cluster, and return when they have ended.
 
-    The standard input of this process is forwarded to the agents, and their output to its standard output. If there is
-    a failure, the last event of the output has it. The placement group is removed at the end.
+    The standard input of this process is forwarded to the agents, and the agents' output to its standard output. A
+    failure is written there as the event `ended`, in the last line. The placement group is removed at the end.
 
     Args:
         arguments: List of words: the settings as JSON, then the agents' command.

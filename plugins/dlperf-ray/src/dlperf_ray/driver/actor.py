@@ -70,6 +70,6 @@ class Agent:
         return b"", code, self._errors.read().decode("utf-8", "replace").strip()
 
     def close(self):
-        """Close the agent's standard input, which ends the agent; do nothing if that fails. Call this once."""
+        """Close the agent's standard input, which ends the agent; ignore an OSError. Call this once."""
         with contextlib.suppress(OSError):
             os.close(self._process.stdin.detach().detach().fileno())
