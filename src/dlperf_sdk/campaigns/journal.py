@@ -97,7 +97,7 @@ class Journal:
         return entries, damages
 
     def append(self, event: str, **details: Any) -> dict[str, Any]:
-        """Append an entry, and return it once it is on the disk.
+        """Append an entry, write it to the disk, and return it.
 
         An incomplete last line is removed first. If writing fails, the new entry is removed as well.
 

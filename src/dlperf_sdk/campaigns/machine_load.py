@@ -23,7 +23,7 @@ LOOK = 1.0
 
 @frozen
 class Snapshot:
-    """Processor seconds of a machine up to a moment."""
+    """Processor seconds that a machine and its processes have used up to a moment."""
 
     taken_at: float
     """Moment on the monotonic clock, in seconds."""
@@ -37,7 +37,7 @@ class Snapshot:
 
 @frozen
 class Foreign:
-    """Processor use by other processes between two snapshots."""
+    """Processor use between two snapshots by processes other than this one and its children."""
 
     share: float
     """Fraction of all cores of the machine, from 0 to 1."""
@@ -46,7 +46,10 @@ class Foreign:
 
 
 def take_snapshot() -> Snapshot:
-    """Return the processor seconds of this machine and of its processes up to now. This takes a few milliseconds."""
+    """Return the processor seconds that this machine and its processes have used up to now.
+
+    This takes a few milliseconds.
+    """
     times = psutil.cpu_times()
     idle = times.idle + getattr(times, "iowait", 0.0) + getattr(times, "steal", 0.0)
     guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # included in user
@@ -61,7 +64,7 @@ def take_snapshot() -> Snapshot:
 
 
 def foreign_load(before: Snapshot, after: Snapshot) -> Foreign:
-    """Return the processor use by other processes between two snapshots.
+    """Return the processor use between two snapshots by processes other than this one and its children.
 
     All children of this process must have ended by the second snapshot; else their use counts as foreign.
     """
@@ -179,7 +182,7 @@ def wait_for_quiet(share: float, timeout: float) -> Foreign | None:
         timeout: Maximum seconds to wait.
 
     Returns:
-        None once the machine is idle; the last measured load after the timeout.
+        None as soon as the load is at most `share`; after the timeout, the last measured load.
     """
     end = time.monotonic() + timeout
     while True:

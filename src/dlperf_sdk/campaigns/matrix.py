@@ -102,8 +102,9 @@ def _copy(value: Mapping[str, Any]) -> dict[str, Any]:
 class Matrix:
     """Cases, as the fields of their run specs.
 
-    Every combination of the `axes` with one line of each group of `zip` is a case, and every entry of `include`
-    is a further case; all share `fields`. If a field is given more than once, include wins over zip, zip over
+    The lists of a group of `zip` vary together: each position in them is one line of values. Every combination of
+    the `axes` with one line of each group is a case, and every entry of `include` is a further case; all share
+    `fields`. If a field is given more than once, include wins over zip, zip over
     axes, and axes over fields. Then `overrides` are applied. A case that matches a predicate of `exclude` is left
     out. Iteration yields dictionaries of fields.
 
@@ -145,7 +146,7 @@ class Matrix:
 
     @property
     def decisions(self) -> int:
-        """Number of times that an entry of `exclude` or `overrides` is applied to a case, in total over all cases."""
+        """Number of times that an entry of `exclude` or `overrides` is evaluated for a case, over all cases."""
         return self.size * (len(self.exclude) + len(self.overrides))
 
     def __len__(self) -> int:

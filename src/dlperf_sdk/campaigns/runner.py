@@ -82,7 +82,7 @@ def run_campaign(
         directory: The campaign.
         registry: The plugins.
         observers: Observers of every case.
-        watch: Function that receives every entry of the journal once it is on the disk.
+        watch: Function that receives every entry of the journal after it has been written to the disk.
         retry: Kinds of failure, or `failed` for all. Concluded cases whose failure is of such a kind are tried again.
 
     Returns:

@@ -24,9 +24,9 @@ def measuring_interleaved(
 ) -> Iterator[tuple[CampaignDirectory, Callable[[int], None]]]:
     """Return a context manager that measures the cases of a spec or campaign file and their baselines in one campaign.
 
-    On entry, it runs the campaign to its end. Its value is a pair: the campaign's directory, and a function that takes
-    the exit code of this process. If this process is the controller of a job, the job's other processes end with this
-    code, too; they do not execute the block.
+    On entry, it runs the campaign to its end. The value of the context manager is a pair: the campaign's directory, and
+    a function that takes the exit code of this process. If this process is the controller of a job, the job's other
+    processes end with this code, too; they do not execute the block.
 
     Args:
         source: A spec file, a campaign file or a preset with the candidate's cases.

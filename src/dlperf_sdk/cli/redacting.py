@@ -50,7 +50,9 @@ def redact_local(result: Result) -> Result:
 
 
 def make_local_redactor(results: Iterable[Result]) -> Callable[[str], str]:
-    """Return a function that redacts texts about results, including this machine's and the current user's name.
+    """Return a function that removes names of hosts and users from texts about results.
+
+    These are the names in the results, and those of this machine and the current user.
 
     Args:
         results: The results. Their records are not read.

@@ -197,8 +197,8 @@ def complain(error: BaseException, common: Common, exit_code: int) -> int:
     """Report an error on standard error, and return the given exit code.
 
     With `--json`, an object with the error is written to standard output as well; with `--debug`, the traceback to
-    standard error. Errors in writing are ignored. A message about a file keeps its lines, any other becomes one
-    paragraph.
+    standard error. Errors in writing are ignored. The message of a `DocumentError` or a `CampaignError` keeps its
+    lines; any other becomes one paragraph.
 
     Args:
         error: The error.

@@ -191,8 +191,9 @@ def obtain_with_lock(
 ) -> PreparedEnvironment | None:
     """Return a complete managed environment that has exactly the versions of a lock; None if there is none.
 
-    If an environment's marker states these versions, its interpreter is started to check its contents. The use of the
-    returned environment is recorded. The function waits while another process makes or replaces such an environment.
+    If the marker file of an environment states these versions, the environment's interpreter is started to check its
+    contents. The use of the returned environment is recorded. The function waits while another process makes or
+    replaces such an environment.
 
     Args:
         framework: The framework of the environment.

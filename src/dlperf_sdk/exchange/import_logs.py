@@ -80,8 +80,8 @@ def import_logs(
     Args:
         importer: Name of an installed importer.
         paths: The logs, at least one.
-        stated: Facts that the logs do not state, or state wrongly, under the names of a run spec's fields
-            (`precision`, `data`, …) and of published figures' (`hardware`, `clip_norm`, …); None: none. If the
+        stated: Facts that the logs do not state, or state wrongly, under the names of the fields of run specs
+            (`precision`, `data`, …) and of published figures (`hardware`, `clip_norm`, …); None: none. If the
             importer measures over a window of steps, `warmup` and `steps` choose another window.
         registry: The plugins; None for the installed ones.
 

@@ -34,8 +34,8 @@ def to_mllog(results: Sequence[Result]) -> str:
 
     `time_ms` is in milliseconds since 1970, UTC. It is the start of the run in events about the request, and the end
     of the run in events about measurements. `metadata.lineno` is the number of the line in the returned text, from 1.
-    Numbers that are not finite are the texts `nan`, `inf` and `-inf`. The records of results in a store are read from
-    it.
+    Numbers that are not finite are the texts `nan`, `inf` and `-inf`. If a result is in a store, its records are
+    read from the store.
 
     Raises:
         UsageError: The start or end of a result is not a date.

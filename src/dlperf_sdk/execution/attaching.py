@@ -72,8 +72,8 @@ def attach(
         DocumentError: The stream does not describe its case, or the description breaks the schema.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
-        StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
-            with a failure.
+        StoreError: The store has other measurements of the run; or it has the run's complete result, and this stream
+            ends with a failure.
         PluginError: A plugin, or a given observer, does not work.
         InvalidRecord: The result breaks its own schema, and was not written.
         Unavailable: The queue does not answer at the start.

@@ -117,7 +117,8 @@ class Case(CaseRecord):
         the case's failure.
 
         Args:
-            reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.
+            reference_case: Name of the case of the model's reference to compare with, such as `small`; None for the one
+                that fits the learning-rate policy of the spec.
             use_cache: True to accept the evidence of an earlier parity run, which may have been on another node of the
                 launcher.
 

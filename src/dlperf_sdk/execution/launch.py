@@ -40,7 +40,7 @@ def make_job(plan: Plan, id: str, bundle: Path, launcher: Topology) -> Job:
 
     Args:
         plan: The plan of the case.
-        id: Id of the job: the name of the run, for a parity run with a prefix.
+        id: Id of the job: NAME for the run with this name, `parity-NAME` for its parity run.
         bundle: Path of the bundle.
         launcher: The launcher.
     """

@@ -98,7 +98,8 @@ def check_parity(
     Args:
         run_id: Name of the case's run.
         prepared: The prepared case.
-        reference_case: Name of the case in the model's reference; None for that of the learning-rate policy.
+        reference_case: Name of the case of the model's reference to compare with, such as `small`; None for the one
+            that fits the learning-rate policy of the spec.
         registry: The plugins.
         report: Called with the stage `parity` and a line of progress.
         use_cache: True to accept the evidence of an earlier run.

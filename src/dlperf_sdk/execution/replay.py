@@ -73,8 +73,8 @@ def replay(
             lines than a run of its case writes.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
-        StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
-            with a failure.
+        StoreError: The store has other measurements of the run; or it has the run's complete result, and this stream
+            ends with a failure.
         PluginError: A plugin, or a given observer, does not work.
         InvalidRecord: The result breaks its own schema, and was not written.
         KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.
@@ -103,8 +103,8 @@ def replay_events(
             lines than a run of its case writes.
         SpecError: The case names a file that planning it here would read.
         UsageError: The case cannot be planned here, or the store cannot be written.
-        StoreError: The store has other measurements of the run, or the run's complete result although this stream ends
-            with a failure.
+        StoreError: The store has other measurements of the run; or it has the run's complete result, and this stream
+            ends with a failure.
         PluginError: A plugin does not work.
         InvalidRecord: The result breaks its own schema, and was not written.
         KeyboardInterrupt: Ctrl-C was pressed. Attempts that were read are in the store; no result was written.

@@ -19,7 +19,7 @@ Shape = Annotated[tuple[PositiveCount, ...], Schema(maxItems=32)]
 
 @frozen
 class Parameter:
-    """One trainable parameter of the manifest."""
+    """One trainable parameter of a model, an entry of its manifest."""
 
     name: str
     """Name of the parameter."""

@@ -78,7 +78,7 @@ class Crew:
 
     Args:
         seat: The place of rank 0 in the job.
-        hello: The message of `introduce` for rank 0, with which those of the other processes are compared.
+        hello: The message of `introduce` for rank 0, with which the messages of the other processes are compared.
         address: The address on which rank 0 listens.
     """
 

@@ -41,7 +41,7 @@ class JobKind:
     """Sentence on how to start the job with the same number of processes on each node, node by node."""
 
     def list_variables(self) -> tuple[str, ...]:
-        """Return the names of the environment variables that such a job sets; a name may occur twice."""
+        """Return the names of the environment variables that a job of this kind sets; a name may occur twice."""
         named = (self.rank, self.size, self.local_rank, self.local_size, self.node, self.nodes)
         return tuple(filter(None, (*self.marker, *named, self.address, self.hosts, *self.identity)))
 

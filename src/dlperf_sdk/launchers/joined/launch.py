@@ -36,7 +36,8 @@ CommandsOf = Callable[[], Sequence[Sequence[str]]]
 def run_agents(crew: Crew, job: Job, python: str, commands: CommandsOf) -> Iterator[Iterator[bytes]]:
     """Return a context manager that runs an agent on each node of a case; its value yields agent 0's stream by lines.
 
-    A thread starts the agents once all processes of the job have joined; until then, the stream has events `waiting`.
+    A thread starts the agents as soon as all processes of the job have joined; until then, the stream has events
+    `waiting`.
     On exit, all agents are ended. No failure is raised: if the agents cannot be started, or if an agent or a process of
     the job fails, the last event of the stream, `ended`, says so.
 
@@ -44,8 +45,8 @@ def run_agents(crew: Crew, job: Job, python: str, commands: CommandsOf) -> Itera
         crew: The processes of the job.
         job: The case and its bundle.
         python: The interpreter of the agents, for messages.
-        commands: Function without arguments, called once all processes have joined the job. It returns the command of
-            each node's agent, as its words, in the order of the nodes.
+        commands: Function without arguments, called as soon as all processes have joined the job. It returns the
+            command of each node's agent, as its words, in the order of the nodes.
     """
     launch = _Launch(crew, job, python, commands)
     supervising = threading.Thread(target=launch.supervise, daemon=True)
