@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Run the command line, and return the exit code: 130 if Ctrl-C is pressed while the program is still loading.
+    """Run the command line, and return its exit code; 130 if Ctrl-C is pressed while the program is still loading.
 
     When this returns, SIGINT, SIGTERM and SIGHUP are ignored, so that they cannot change the exit code.
     """

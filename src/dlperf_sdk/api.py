@@ -69,15 +69,16 @@ def run(
         kind is `unavailable`, and the result has everything that was measured, written or not.
 
     Raises:
-        UsageError: The arguments describe no case, a data folder does not exist, or the store cannot be written;
-            also any subclass. Nothing was started.
+        UsageError: The arguments describe no case, a data folder does not exist, or the store cannot be written.
+            Nothing was started. The exception may be of a subclass, such as `SpecError`.
         PluginError: A plugin that is needed, or a given observer, does not work. Nothing was measured.
         RunFailed: The case failed, and `raise_on_failure` is set.
         InvalidRecord: The result breaks its own schema, and was not written.
         KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
             store.
-        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
-            ended or was lost. Raised by launchers that run inside of a job only.
+        SystemExit: The launcher runs inside of a job, this process is not the job's controller, and the controller has
+            ended. The exit code is that of the controller.
+        LostNode: As for `SystemExit`, but the controller was not found or was lost.
     """
     from dlperf_sdk import data, max_batch
     from dlperf_sdk.execution.case import Case
@@ -142,7 +143,8 @@ def rerun(
 
     Raises:
         UsageError: The result has no environment, because its case failed earlier; its case cannot be planned here,
-            a data folder does not exist, or the store cannot be written; also any subclass. Nothing was started.
+            a data folder does not exist, or the store cannot be written. Nothing was started. The exception may be of a
+            subclass, such as `UnknownName`.
         SpecError: A setting decides which code is executed and is not in `allow`, or this shell lacks the value of
             a variable whose hash is in the result.
         DocumentError: The lock of the result is malformed.
@@ -151,8 +153,9 @@ def rerun(
         InvalidRecord: The new result breaks its own schema, and was not written.
         KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and finished repeats are in the
             store.
-        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
-            ended or was lost. Raised by launchers that run inside of a job only.
+        SystemExit: The launcher runs inside of a job, this process is not the job's controller, and the controller has
+            ended. The exit code is that of the controller.
+        LostNode: As for `SystemExit`, but the controller was not found or was lost.
     """
     from dlperf_sdk import data
     from dlperf_sdk.execution.case import Case
@@ -221,7 +224,8 @@ def dry_run(
         fields: Fields of `RunSpec`, in place of those in `spec`.
 
     Raises:
-        UsageError: The arguments describe no case, or its batch size is `max`; also any subclass.
+        UsageError: The arguments describe no case, or a case with the batch size `max`. The exception may be of a
+            subclass, such as `SpecError`.
         PluginError: A plugin that is needed does not work.
         Unsupported: The framework or the model cannot run the case.
         Unavailable: The launcher cannot place the case from this machine.
@@ -264,13 +268,15 @@ def campaign(
 
     Raises:
         UsageError: The campaign is invalid (the message names file and line), none of its cases can be run here, or
-            the directory cannot be written or already contains a campaign; also any subclass. Nothing was started.
+            the directory cannot be written or already contains a campaign. Nothing was started. The exception may be of
+            a subclass, such as `CampaignError`.
         PluginError: A plugin that is needed, or a given observer, does not work.
         Unavailable: The directory could no longer be written. Everything has been ended, finished repeats are kept,
             and `resume` continues.
         KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and `resume` continues.
-        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
-            ended or was lost. Raised by launchers that run inside of a job only.
+        SystemExit: The launcher runs inside of a job, this process is not the job's controller, and the controller has
+            ended. The exit code is that of the controller.
+        LostNode: As for `SystemExit`, but the controller was not found or was lost.
     """
     from dlperf_sdk.campaigns.campaign import make_campaign
     from dlperf_sdk.campaigns.campaign_directory import create_campaign
@@ -328,8 +334,9 @@ def resume(
         Unavailable: The directory could no longer be written. Everything has been ended, finished repeats are kept,
             and `resume` continues.
         KeyboardInterrupt: The user pressed Ctrl-C. Everything has been ended, and `resume` continues.
-        SystemExit, LostNode: This process belongs to a job, and another process of it is the controller, which has
-            ended or was lost. Raised by launchers that run inside of a job only.
+        SystemExit: The launcher runs inside of a job, this process is not the job's controller, and the controller has
+            ended. The exit code is that of the controller.
+        LostNode: As for `SystemExit`, but the controller was not found or was lost.
     """
     from dlperf_sdk.campaigns.campaign_directory import reopen_campaign
     from dlperf_sdk.campaigns.runner import run_campaign

@@ -28,9 +28,10 @@ LARGE_ERROR = 2 * MAX_NINETIETH_ERROR
 
 @frozen
 class Accuracy:
-    """Quality of predictions over one depth, such as from two to four nodes, on releases that were held out.
+    """Quality of predictions of published series, each by a model that was learned from other releases of frameworks.
 
-    Errors are absolute values of relative errors of the throughput.
+    The predictions have the same depth, such as from two to four nodes. Errors are absolute values of relative errors
+    of the throughput.
     """
 
     median_error: float
@@ -75,8 +76,8 @@ def validate(examples: tuple[Example, ...]) -> Accuracy | None:
             equal values of `Example.target`.
 
     Returns:
-        The quality over all examples, the same object for equal examples. None if there are no examples, or if for
-        some release the others have fewer than `MIN_EXAMPLES` (19) examples.
+        The quality over all examples, the same object for equal examples. None if there are no examples, or if the
+        model for some release would be learned from fewer than `MIN_EXAMPLES` (19) examples.
     """
     outcomes = []
     for release in sorted({example.release for example in examples}):

@@ -76,7 +76,7 @@ def compare(
     Raises:
         NotComparable: The measurements differ in a fact in which they must agree, and `footnoted` is False.
         UnknownName: `factors` names a fact that neither side has.
-        AnalysisError: A side has no valid throughput.
+        AnalysisError: `Case.from_source` refuses `a` or `b`.
     """
     first, second = Case.from_source(a), Case.from_source(b)
     for name in factors:

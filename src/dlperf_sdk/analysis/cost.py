@@ -120,9 +120,9 @@ def cost(
         or the energy that it needs is not known.
 
     Raises:
-        AnalysisError: The source has no valid throughput; its measured energy is negative, not finite or not in
-            joules; an argument is not above 0; the currency is not three capital letters; or two different
-            currencies are given.
+        AnalysisError: `Case.from_source` refuses the source; the source's measured energy is negative, not finite or
+            not in joules; `per_kwh` or `watts` is not above 0; the currency is not three capital letters; or `currency`
+            differs from that of `price`.
     """
     case = Case.from_source(source)
     for name, value in (("per_kwh", per_kwh), ("watts", watts)):

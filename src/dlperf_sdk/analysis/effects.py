@@ -122,8 +122,8 @@ def effect(
 
     The two cases of a pair agree in all identifying facts, with three exceptions:
 
-    - A fact may differ if all cases with the same value of the factor agree in it: for the factor GPU, the machine, if
-      each GPU is in a machine of its own. Such facts are reported as confounded.
+    - A fact may differ if all cases with the same value of the factor agree in it. If the factor is the GPU, and each
+      kind of GPU is in another machine, the machine is such a fact. These facts are reported in `Effect.confounded`.
     - A fact may differ if it exists with only one value of the factor, such as the loss scale of a mixed precision.
       A case of the other value is paired with each variant.
     - If the factor is `framework`, the framework's version and a layout that it chose may differ.
@@ -142,8 +142,9 @@ def effect(
 
     Raises:
         UnknownName: No case has a fact named `factor`.
-        AnalysisError: A source has no valid throughput, the levels are not two values of the factor, there is no
-            pair, several cases are the same side of a pair, or the throughputs have different units.
+        AnalysisError: `Case.from_source` refuses a source; the levels are not two values of the factor; there is no
+            pair; two cases with the same value of the factor would have equal `Pair.shared`, and are not variants of
+            each other; or the throughputs have different units.
     """
     all_cases = cases(sources)
     require_fact(factor, all_cases)

@@ -65,7 +65,7 @@ class Pairing:
 def decide_cases(
     pairings: Mapping[str, Pairing], *, minimum_effect: float, level: float
 ) -> dict[str, Decision]:
-    """Return the decision on each case of a gate: key of `pairings` → decision, in their order.
+    """Return the decision on each case of a gate: key of `pairings` → decision, in the order of `pairings`.
 
     The p-values of all cases are adjusted together.
 

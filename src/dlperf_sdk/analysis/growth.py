@@ -48,7 +48,7 @@ class Example:
     """Three topologies of one series, by their numbers of units: nodes, or devices of one node."""
 
     release: str
-    """Text that identifies the release of the series."""
+    """Text that identifies the release of the series: framework, its version, and implementation."""
     last: int
     """Second number of units."""
     target: int
@@ -139,10 +139,10 @@ def ninetieth_percentile(values: Iterable[float]) -> float:
 def estimate_uncertainty(measured: float) -> float:
     """Return the scale of the error of a predicted growth: 0.01 plus 0.3 times the last measured growth.
 
-    Both are growths of the natural logarithm of the step time per doubling. The scale increases with the measured
+    Growth is that of the natural logarithm of the step time per doubling. The scale increases with the measured
     growth, because that growth may continue or end. A negative growth counts as 0.
 
     Args:
-        measured: The growth between the two largest measured topologies.
+        measured: The last measured growth: that between the two largest measured topologies.
     """
     return 0.01 + 0.3 * max(measured, 0.0)

@@ -141,7 +141,11 @@ class History:
 
 
 def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
-    """Return the histories of all cases in a store, as `make_histories` does of the answer to `ALL_RUNS`.
+    """Query a store for `ALL_RUNS`, and return the histories that `make_histories` makes of the answer.
+
+    Args:
+        store: The store.
+        order: Order of the runs, as in `make_histories`.
 
     Raises:
         StoreError: The store cannot be read.
@@ -155,8 +159,8 @@ def load_histories(store: Store, order: str = TIME) -> tuple[History, ...]:
 def make_histories(answer: Answer, order: str = TIME) -> tuple[History, ...]:
     """Return the histories of all cases in a store, sorted by name.
 
-    A case has one history for each hardware, unit and estimator of its runs. If `order` is a label that none of these
-    runs has, the history has no runs.
+    A case has one history for each hardware, unit and estimator of its runs. If `order` is a label that only runs of
+    other histories have, the history has no runs.
 
     Args:
         answer: The store's answer to the query `ALL_RUNS`.
@@ -164,7 +168,7 @@ def make_histories(answer: Answer, order: str = TIME) -> tuple[History, ...]:
             their first runs. Runs without the version or label are left out.
 
     Returns:
-        The histories; empty if the store has no results and `order` is no label.
+        The histories; empty if the store has no results.
 
     Raises:
         UnknownName: `order` is neither `time` nor one of `VERSIONS`, and no run has such a label.

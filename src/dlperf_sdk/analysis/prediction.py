@@ -100,13 +100,13 @@ def predict(
             collection. Series that share a case with `sources` are left out.
 
     Returns:
-        The prediction. It has a point forecast only if predictions of these series, each from other releases, meet
-        the goal (`Accuracy.meets_goal`). Otherwise a note gives the reason, and the topology to measure for a point
-        forecast.
+        The prediction. It has a point forecast only if the method predicts these series of the reference well enough,
+        each from series of other frameworks or versions (`Accuracy.meets_goal`). Otherwise a note gives the reason, and
+        the topology to measure for a point forecast.
 
     Raises:
         AnalysisError: The sources belong to several series, have too few topologies, or have a topology twice; the
-            topology is not larger than those of the sources; a source has no valid throughput; or the reference has
+            topology is not larger than those of the sources; `Case.from_source` refuses a case; or the reference has
             too few series.
         SpecError: The text of the topology is malformed.
     """

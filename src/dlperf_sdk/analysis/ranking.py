@@ -63,14 +63,14 @@ def rankings(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Rankin
     """Return a ranking for each group of comparable cases of at least two frameworks.
 
     The cases of a group have equal workload, precision, topology, data and hardware. If all cases have the same
-    framework, its implementations are ranked instead. The rankings with most devices come first, among these the
-    rankings with most entries. The result is empty if nothing can be ranked.
+    framework, its implementations are ranked instead. The rankings are in descending order of the number of devices,
+    then of the number of entries. The result is empty if nothing can be ranked.
 
     Args:
         sources: The results, published figures or cases, in any order.
 
     Raises:
-        AnalysisError: A source has no valid throughput.
+        AnalysisError: `Case.from_source` refuses a source.
     """
     return tuple(ranking for ranking in _group(sources) if len(ranking.entries) > 1)
 
@@ -86,7 +86,7 @@ def unrivaled(sources: Iterable[Case | Result | PublishedFigure]) -> tuple[Ranki
         sources: The results, published figures or cases, in any order.
 
     Raises:
-        AnalysisError: A source has no valid throughput.
+        AnalysisError: `Case.from_source` refuses a source.
     """
     return tuple(ranking for ranking in _group(sources) if len(ranking.entries) == 1)
 

@@ -49,7 +49,7 @@ def speedup(
     """Divide the throughput of a case by that of the same case on the baseline's topology.
 
     Weak scaling keeps the batch size per device, strong scaling the global batch size. A case on a single
-    device is a baseline for every strategy.
+    device can be the baseline of cases of every strategy.
 
     Args:
         case: The case whose throughput is divided.
@@ -62,7 +62,7 @@ def speedup(
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
-        AnalysisError: `case` or one of the candidates has no valid throughput.
+        AnalysisError: `Case.from_source` refuses `case` or one of the candidates.
         SpecError: The text of the baseline's topology is malformed.
     """
     if scaling not in _FIXED:
@@ -99,8 +99,8 @@ def efficiency(
     """Divide the speedup of a case by the ratio of its number of devices to the baseline's: 1 is ideal.
 
     The speedup is the throughput of the case divided by that of the same case on the baseline's topology. Weak scaling
-    keeps the batch size per device, strong scaling the global batch size. A single device may use no strategy: it is
-    the baseline of every strategy.
+    keeps the batch size per device, strong scaling the global batch size. A case on a single device can be the baseline
+    of cases of every strategy.
 
     Args:
         case: The case whose throughput is divided.
@@ -113,7 +113,7 @@ def efficiency(
 
     Raises:
         UnknownName: `scaling` is neither `weak` nor `strong`.
-        AnalysisError: `case` or one of the candidates has no valid throughput.
+        AnalysisError: `Case.from_source` refuses `case` or one of the candidates.
         SpecError: The text of the baseline's topology is malformed.
     """
     scaled = speedup(case, candidates, scaling=scaling, baseline=baseline)

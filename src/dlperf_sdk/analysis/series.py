@@ -110,7 +110,7 @@ def find_examples(
             are devices, and topologies of one node are used.
 
     Raises:
-        AnalysisError: A case has no valid throughput.
+        AnalysisError: `Case.from_source` refuses a case.
     """
     for series in group_by_series(cases(reference)):
         largest = max(series, key=lambda topology: topology.devices)

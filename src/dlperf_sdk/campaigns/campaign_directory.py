@@ -211,12 +211,12 @@ def open_campaign(path: Path) -> CampaignDirectory:
 def reopen_campaign(
     path: Path, allow: Collection[str] = (), registry: Registry | None = None
 ) -> CampaignDirectory:
-    """Return the campaign in a directory to continue it, after a check that this user may and can run its cases.
+    """Return the campaign in a directory to continue it, after a check that its cases are allowed and possible here.
 
     Args:
         path: The directory.
-        allow: Names of settings that decide what is executed (such as `python`), and that the user allows to be taken
-            from `campaign.json`.
+        allow: Names of settings that decide what is executed, such as `python`, and that are accepted from
+            `campaign.json`. Any other such setting is refused.
         registry: The plugins; None for the installed ones.
 
     Raises:

@@ -149,7 +149,7 @@ def read_progress(
 
 
 def verify_progress(directory: CampaignDirectory) -> dict[str, CaseProgress]:
-    """Return the progress of each case, and correct the journal by new entries where the cases' directories differ.
+    """Return the progress of each case, and append corrections to the journal where it contradicts the directories.
 
     A result does not count if it cannot be read, is of another spec, or contradicts its records: the case continues
     from its attempts. An attempt that cannot be read, or that changed after it had ended, is set aside and taken

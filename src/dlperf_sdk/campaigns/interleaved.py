@@ -37,7 +37,8 @@ def load_cases(source: str) -> tuple[list[RunSpec], Settings]:
         source: The path of a file, or `preset:NAME`.
 
     Raises:
-        UsageError: The source cannot be read, or has impossible values; also any of its subclasses.
+        UsageError: The source cannot be read, or has impossible values. The exception may be of a subclass, such as
+            `CampaignError`.
         PluginError: The distribution of the preset does not work.
     """
     if is_campaign(source):

@@ -36,7 +36,7 @@ class Journal:
 
     Args:
         path: The file; it need not exist.
-        cases: Ids of the campaign's cases: an entry about another case is damaged. None if they are unknown.
+        cases: Ids of the campaign's cases: an entry about another case counts as damaged. None if they are unknown.
     """
 
     def __init__(self, path: Path, cases: Collection[str] | None = None) -> None:

@@ -33,9 +33,10 @@ _SHORTEST_SECRET = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program `dlperf-track`, and return its exit code.
 
-    The code is 0 if all results were sent, and 5 if a result was not sent. If the arguments cannot be used, nothing is
-    sent, and the code is the `exit_code` of the `DlperfError`. For each result that was sent, a line with its id and
-    its place in the tracker is printed on standard output. Errors are printed on standard error, each as one line.
+    The code is 0 if all results were sent, and 5 if a result was not sent. If the tracker or the runs cannot be used,
+    nothing is sent, and the code is that of the error's class, such as 2 for a `UsageError`. For each result that was
+    sent, a line with its id and its place in the tracker is printed on standard output. Errors are printed on standard
+    error, each as one line.
 
     Args:
         arguments: Words of the command line without the program's name; None: those of this process.

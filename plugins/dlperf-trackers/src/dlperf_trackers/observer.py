@@ -21,17 +21,18 @@ TIMEOUT_VARIABLE = "DLPERF_TRACKERS_TIMEOUT"
 class TrackerObserver:
     """An observer of runs that sends each result to trackers when the run has ended.
 
-    The installed one takes its trackers from the environment variable `DLPERF_TRACKERS`, such as
-    `mlflow,prometheus:DIR`. Without the variable, nothing is sent. If a tracker fails, a `RuntimeWarning` is issued; if
-    it exceeds the time limit, it is not used again. The result of a run that was interrupted is not sent.
+    The observer that dlperf creates from the installed plugin takes its trackers from the environment variable
+    `DLPERF_TRACKERS`, such as `mlflow,prometheus:DIR`. Without the variable, nothing is sent. If a tracker fails, a
+    `RuntimeWarning` is issued; if it exceeds the time limit, it is not used again. The result of a run that was
+    interrupted is not sent.
 
     Args:
-        trackers: Trackers such as `mlflow` or `prometheus:DIR`; None: those of `DLPERF_TRACKERS`, where one that cannot
-            be used causes a warning only.
+        trackers: Trackers such as `mlflow` or `prometheus:DIR`. None: those of `DLPERF_TRACKERS`; for each of these
+            that cannot be used, a `RuntimeWarning` is issued, and no error is raised.
 
     Raises:
-        UsageError: A tracker in `trackers` is unknown, its directory is missing or not allowed, or its library is not
-            installed.
+        UsageError: A tracker in `trackers` is unknown, lacks the `:DIR` that it needs, has a `:DIR` that it does not
+            take, or its library is not installed.
     """
 
     def __init__(self, trackers: Iterable[str] | None = None) -> None:

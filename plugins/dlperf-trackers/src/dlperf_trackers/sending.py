@@ -49,8 +49,8 @@ def send(
         timeout: Time limit in seconds. At its end, the process is killed.
 
     Raises:
-        UsageError: The tracker is unknown, its directory is missing or not allowed, or its library is not installed;
-            also any subclass.
+        UsageError: The tracker is unknown, lacks the `:DIR` that it needs, has a `:DIR` that it does not take, or its
+            library is not installed.
         TrackerFailed: The tracker did not take the result. The message has no credentials. After `timeout` seconds, the
             error is its subclass TrackerTimedOut.
         DocumentError: The result's records cannot be read; or the result holds a value that JSON cannot represent.

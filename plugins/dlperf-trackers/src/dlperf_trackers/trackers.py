@@ -15,8 +15,8 @@ from dlperf_sdk.errors import UnknownName, UsageError
 class Tracker:
     """Declaration of a tracker.
 
-    The module with its name in this package has a function `write`, which takes a `TrackedRun` and, if
-    `needs_directory` is set, a directory. The function returns a text that tells the user where the run is.
+    This package has a module with the tracker's name. The module's function `write` takes a `TrackedRun` and, if
+    `needs_directory` is set, a directory. It returns a text that tells the user where the run is.
     """
 
     name: str
@@ -56,7 +56,8 @@ def parse_destination(text: str) -> Destination:
 
     Raises:
         UnknownName: There is no such tracker.
-        UsageError: The directory is missing, the tracker takes none, or the tracker's library is not installed.
+        UsageError: The text lacks a directory that the tracker needs, or has one that the tracker does not take; or the
+            tracker's library is not installed.
     """
     name, _, directory = text.strip().partition(":")
     if name not in TRACKERS:
