@@ -161,7 +161,7 @@ def make_plan(spec: RunSpec, registry: Registry) -> Plan:
         registry: The plugins.
 
     Raises:
-        UnknownName: There is no plugin, option or capability of a name in the spec.
+        UnknownName: The spec names a plugin, option or capability that does not exist.
         SpecError: The settings contradict each other or the plugins, the batch size is still `max`, a data source
             lacks its folder, a variable is one that the framework's plugin sets, or the topology has more than 100,000
             devices.

@@ -50,7 +50,7 @@ def device_of(requested: str, framework: Framework) -> str:
 
 
 def check_capabilities(spec: RunSpec, device: str, framework: Framework, model: Model) -> None:
-    """Check that the framework and the model support every property of a spec on its own.
+    """Check that the framework and the model support each property of a spec, taken by itself.
 
     The strategy is not checked on a single device, where there is nothing to synchronize.
 

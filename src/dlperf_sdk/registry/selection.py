@@ -60,7 +60,7 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         registry: The plugins.
 
     Raises:
-        UnknownName: There is no framework, model, launcher, option or capability of a given name.
+        UnknownName: The spec names a framework, model, launcher, option or capability that does not exist.
         SpecError: An option has an impossible value, or one that does not fit the topology or the model.
         PluginError: A plugin cannot be loaded, its code fails, or two distributions register its name. The plugins
             include every installed measurer.

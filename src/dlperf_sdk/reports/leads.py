@@ -164,7 +164,7 @@ def explain_colors(table: Table, rankings: Sequence[Ranking]) -> str:
     """Return a line of sentences on how many leads have an interval, and on the colors in a table of rankings.
 
     Args:
-        table: The table of the rankings, whose cells with a lead have `×`. Only the colors that it uses are explained.
+        table: The table of the rankings. Its cells with a lead contain `×`. Only the colors of the table are explained.
         rankings: The rankings in the table.
     """
     tones = {cell.tone for row in table.rows for cell in row if "×" in cell.text}

@@ -19,7 +19,7 @@ PROTOCOL_TONES: dict[str, Tone] = {AS_PRESCRIBED: "good", DEVIATES: "doubt", NOT
 
 
 def summary_table(figures: Iterable[PublishedFigure], prescribed: Protocol | None) -> Table:
-    """Return a table of what was measured: topologies, batch sizes, protocol, and how the protocol deviates.
+    """Return a table of what was measured: topologies, batch sizes, protocol, and deviations of the protocol.
 
     A row has the figures of one framework, version, implementation, model, precision and protocol, in the order of
     first occurrence. If a protocol is prescribed, the figures that deviate from it come first and those that follow it

@@ -35,7 +35,7 @@ def overview(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> tuple
 
     Args:
         rankings: The rankings, each with a batch size among its facts.
-        unrivaled: The groups of the same cases with one framework only, from `analysis.ranking.unrivaled`.
+        unrivaled: The groups of comparable cases that have one framework only, from `analysis.ranking.unrivaled`.
     """
     notes, numbers = number_notes(rankings)
     rows: dict[tuple[str, ...], dict[str, Cell]] = {}

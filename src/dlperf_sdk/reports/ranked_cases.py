@@ -9,14 +9,14 @@ from dlperf_sdk.analysis.ranking import Ranking
 
 
 def list_settings(ranking: Ranking, compared: Sequence[Case]) -> list[tuple[str, str]]:
-    """Return the strategy and the facts of the loader that some cases of a ranking share, as (name of the fact, value).
+    """Return the strategy and the facts of the loader that cases of a ranking share, as (name of the fact, value).
 
     A fact is left out if these cases differ in it or do not state it. It is also left out if no framework of these
     cases was measured with several values of it, in the ranking or in a case that the ranking excludes.
 
     Args:
         ranking: The ranking.
-        compared: Cases of the ranking, at least one.
+        compared: The cases to consider, at least one, all of the ranking.
     """
     measured = [*ranking.cases, *(case for group in ranking.excluded for case in group.cases)]
     settings = []

@@ -32,7 +32,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def mark_positions(positions: Sequence[int], count: int, width: int) -> str:
-    """Return a line to print below a sparkline, with `^` under the characters of some values.
+    """Return a line to print below a sparkline, with `^` under the characters of the values to mark.
 
     It has no spaces at its end, and is empty without positions.
 

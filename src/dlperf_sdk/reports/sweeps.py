@@ -49,8 +49,8 @@ def size_of(case: Case, name: str) -> float:
 def sweeps(merged: Sequence[Merged]) -> list[Sweep]:
     """Return the sweeps among merged cases: cases that differ in one size only and have at least two values of it.
 
-    Sweeps with most values come first. A case may be in a sweep of each size in `SWEPT` that it states as a positive
-    number. Empty without any sweep.
+    Sweeps with most values come first. A case can be in several sweeps, one for each size in `SWEPT` that it states as
+    a positive number. The list is empty if there is no sweep.
     """
     result = []
     for factor in SWEPT:

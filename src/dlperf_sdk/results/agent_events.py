@@ -35,7 +35,7 @@ def attempt_outcome(event: Mapping[str, Any]) -> Repeat | Failure:
 
 
 def valid_attempt(event: Mapping[str, Any], failure: Failure) -> dict[str, Any]:
-    """Return an event `attempt-ended` of a failed attempt as the store may contain it, without its invalid parts.
+    """Return an event `attempt-ended` of a failed attempt in a form that the store accepts, without invalid parts.
 
     A valid event that reports a failure is returned as it is. In any other event, `failure` replaces the
     failure, and series, exits and records that break the protocol are left out.

@@ -44,7 +44,7 @@ class Index(Store):
     in memory is used instead. The directory itself is never written.
 
     Args:
-        results: The store of the directory, which need not exist yet.
+        results: The store of the directory; the directory need not exist yet.
     """
 
     def __init__(self, results: ResultStore) -> None:

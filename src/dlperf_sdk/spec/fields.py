@@ -28,7 +28,7 @@ def state_bounds(**keywords: Any) -> Callable[[Validator], Validator]:
 
     Args:
         keywords: Keyword of JSON Schema → its value: the bounds that the validator checks. The keyword `expected`,
-            which is our own, says in words what a `pattern` allows.
+            which JSON Schema does not have, says in words what a `pattern` allows.
     """
 
     def decorate(validator: Validator) -> Validator:

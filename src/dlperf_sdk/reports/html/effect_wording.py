@@ -113,7 +113,7 @@ def describe_certainty(estimate: Effect) -> Cell:
 
 
 def describe_evidence(estimate: Effect) -> Cell:
-    """Return a cell with the evidence of an effect: the number of its pairs, how many agree, and their frameworks.
+    """Return a cell with the evidence of an effect: the number of its pairs, their direction, and their frameworks.
 
     The text is such as `6 pairs, all faster, of 2 frameworks (torch 1.20×, jax 1.31×)`. For an effect of
     the framework, it has models in place of frameworks.

@@ -21,8 +21,8 @@ def section(rankings: Sequence[Ranking], unrivaled: Sequence[Ranking]) -> Sectio
 
     Args:
         rankings: The rankings of the report's cases.
-        unrivaled: The groups of these cases with one framework only, from `analysis.ranking.unrivaled`, for the
-            overview.
+        unrivaled: The groups of the report's cases that have one framework only, from `analysis.ranking.unrivaled`, for
+            the overview.
     """
     if not rankings:
         return Section(TITLE, ())

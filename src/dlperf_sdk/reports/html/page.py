@@ -80,7 +80,7 @@ class Sortable:
 
     @property
     def step(self) -> int:
-        """Number of rows of the first page: `page_rows`, or all rows if that is at most a quarter more."""
+        """Number of rows of the first page: `page_rows`, or all rows if there are at most a quarter more of them."""
         count = len(self.table.rows)
         return count if count <= 1.25 * self.page_rows else self.page_rows
 

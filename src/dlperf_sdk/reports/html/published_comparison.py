@@ -18,7 +18,7 @@ _MAX_UNFOLDED_NOTES = 6
 
 
 def section(results: Sequence[Result], collection: Collection) -> Section:
-    """Return the section with a row for each result that has published figures, and for each of these figures.
+    """Return the section with a row for each result that has published figures, and one for each of its figures.
 
     A result's figures are those of the same framework, model, topology and precision; notes state what else differs.
     Results without such a figure or without a valid throughput have no row: a folded list names the first hundred of

@@ -40,9 +40,9 @@ class Series:
 def series_of(workload: Workload, kind: Scaling = "weak") -> list[Series]:
     """Return the series of a workload that have at least two numbers of devices.
 
-    A series has the cases that differ in topology only, and in `strong` also in batch size. A case on a single device,
-    which has no strategy, is in the series of every strategy. Series with most devices come first, among these the
-    fastest.
+    A series has the cases that differ in topology only; if `kind` is `strong`, they may also differ in batch size. A
+    case on a single device, which has no strategy, is in the series of every strategy. Series with most devices come
+    first, among these the fastest.
 
     Args:
         workload: The workload with its cases.
@@ -78,8 +78,8 @@ def find_loader_limits(curves: Sequence[Series]) -> dict[int, str]:
         curves: All series of the report, each with at least one point.
 
     Returns:
-        `id(series)` of each limited series → text on the fastest such case, with its efficiency, if that is known, and
-        its loader: `95.1% with dali, loader workers 8`.
+        `id(series)` of each limited series → text on the same case with the fastest loader: the efficiency, if it is
+        known, and the loader, as in `95.1% with dali, loader workers 8`.
     """
     groups: dict[tuple[str, ...], list[Series]] = {}
     for curve in curves:
