@@ -29,7 +29,7 @@ class Refuse(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    """Import the controller half that standard input names, and call what the core calls.
+    """Import the controller half that standard input names, and call its methods as the core calls them.
 
     Standard input has a JSON object: `path` (for `sys.path`), `forbidden` (names of modules), `plugin` (as
     `module:attribute`), `environments` (lists of device, strategy and model) and `specs` (fields of run specs).

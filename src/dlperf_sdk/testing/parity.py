@@ -44,7 +44,7 @@ class Following(FrameworkSubject):
         """In fp32, one replica of `model` follows each case of the model's reference that ordinary runs do not use.
 
         Ordinary runs do not show, for example, the first gradients of layers before a batch norm with a gamma of zero,
-        since these gradients are zero. The full-size case is not run here, but by `dlperf verify --case full`. The
+        since these gradients are zero. The full-size case is left to `dlperf verify --case full`. The
         workers have as many threads as in ordinary runs. Skipped if the reference has no such case.
         """
         references = self.registry.model(model).references

@@ -192,7 +192,7 @@ def make_case(
     """Compute a case of a reference, and return it as JSON values, as the schema `reference` describes it.
 
     It has the options, batch size, seed and number of steps; the deviation of float32 (`noise`); the correct
-    trajectories of one replica (`alone`) and of two (`pair`); and those of the mistakes.
+    trajectories of one replica (`alone`) and of two (`pair`); and the trajectories with each mistake.
 
     Args:
         setting: Configuration of the model.

@@ -40,7 +40,7 @@ class Replicas(FrameworkSubject):
         )
 
     def test_asynchronous_replicas_exchange_updates(self, pair: Cell) -> None:
-        """If the strategy of `pair` is asynchronous, replica 0 of two has other losses than one that trains alone.
+        """If the strategy of `pair` is asynchronous, replica 0 of two has other losses than a replica alone.
 
         With asynchronous updates no single trajectory is correct, but that of a replica alone is wrong. Skipped with
         other strategies, and in narrow precisions, whose rounding may hide the other replica's updates. `pair` is a

@@ -61,7 +61,7 @@ def account(trainer: "Trainer", handles: Sequence[Any], skipped: int) -> Account
     Returns:
         An account with three attributes. `compared` is the number of compared steps. `samples` is the number of samples
         in these steps, of all replicas of the process together. `unexpected` has a list for each replica, in the order
-        of `trainer.process.replicas`: the indexes of the steps with wrong labels in `handles`, counted from 0.
+        of `trainer.process.replicas`: the indexes in `handles`, counted from 0, of the steps with wrong labels.
 
     Raises:
         DataError: The prepared data cannot be read any more, or is no longer what the controller prepared.

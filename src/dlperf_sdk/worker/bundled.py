@@ -78,7 +78,7 @@ def contains(bundle: str, name: str) -> bool:
 
 
 def unpack(bundle: str, scratch: str) -> str:
-    """Unpack a bundle that is a zip archive into a subdirectory of `scratch`, and return the subdirectory's path.
+    """Unpack a bundle, a zip archive, into a subdirectory of `scratch`, and return the subdirectory's path.
 
     If the bundle is a directory, nothing is unpacked, and its own path is returned.
 

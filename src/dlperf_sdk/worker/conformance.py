@@ -45,7 +45,7 @@ def check(task: Task) -> Dict[str, Any]:
     """Measure, then answer the questions of the conformance suite, then take the steps of a parity run.
 
     The questions are left out if the case has several devices and the runtime's clock is "blocking". The parity run is
-    left out if the bundle has no `parity.json`, which contains its request. The questions and the parity run each get a
+    left out if the bundle has no `parity.json`, the parity run's request. The questions and the parity run each get a
     new trainer.
 
     Args:

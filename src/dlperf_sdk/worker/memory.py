@@ -33,7 +33,7 @@ def address_space_limit() -> Optional[int]:
 
 
 def read_used_memory() -> int:
-    """Return the bytes that this process has allocated and that the limit set by `limit` counts: VmData of Linux.
+    """Return the bytes of this process's memory that count towards the limit that `limit` sets: VmData of Linux.
 
     Raises:
         OSError: There is no /proc, as on systems other than Linux.

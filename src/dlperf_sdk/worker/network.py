@@ -89,7 +89,7 @@ def _bindable(host: str, ports: Sequence[int], count: int) -> List[str]:
 
 
 def interface_of(address: str) -> str:
-    """Return the name of this node's network interface that has an IPv4 address, such as `eth0`; empty if none has it.
+    """Return the name, such as `eth0`, of this node's network interface with a given address; empty if none has it.
 
     Args:
         address: The IPv4 address in digits, such as `10.0.0.1`.

@@ -74,7 +74,7 @@ class Process(NamedTuple):
     node: int
     """Number of the node on which it runs."""
     variables: Dict[str, str]
-    """Launch variables, which take precedence over all others."""
+    """Environment variables for its launch, which take precedence over all others."""
     devices: Tuple[int, ...] = ()
     """Devices of its node that it owns, by index. A service may own some, where it computes."""
     replicas: Tuple[int, ...] = ()
@@ -91,7 +91,7 @@ class Process(NamedTuple):
 
 
 def one_per_device(cluster: Cluster) -> List[Process]:
-    """Describe the trainers of all nodes, one per device, without launch variables.
+    """Return the trainers of all nodes, one per device, whose `variables` are empty.
 
     This suits replicas that do not synchronize, or that need no variables to do so.
 
@@ -111,7 +111,7 @@ def one_per_device(cluster: Cluster) -> List[Process]:
 
 
 def one_per_node(cluster: Cluster) -> List[Process]:
-    """Return a trainer per node, without launch variables. Each trainer owns all devices of its node.
+    """Return a trainer per node, with empty `variables`. Each trainer owns all devices of its node.
 
     Args:
         cluster: All nodes of the case.

@@ -38,7 +38,7 @@ def worker_environment(
             `INHERITED_PREFIXES`, are passed on.
         requested: The user's variables by name. A value of None (`--env NAME`) stands for the value in `environ`; the
             variable is left out if `environ` lacks it. The user's variables take precedence over those of `environ`.
-        process: Launch variables of this process, which take precedence over the user's.
+        process: The variables that the plugin sets for this process. They take precedence over the user's.
 
     Returns:
         A new dict, name → value.

@@ -187,7 +187,8 @@ def ask_for_relay(address: Any, secret: str, timeout: float, node: int) -> Optio
         Address and port; None if the relay has not been started.
 
     Raises:
-        OSError: As for `connect`; or the coordinator closed the connection, to make room for others.
+        OSError: The address accepts no connection, the coordinator does not prove in time that it holds the secret, or
+            it closed the connection to make room for others.
     """
     link, reply = _open(address, secret, timeout, {"seeks_relay_of": node})
     link.close()

@@ -102,7 +102,7 @@ def choose_resources(
         ports: The ports that may be used; empty for any.
 
     Returns:
-        The event `prepared`. It has `devices`, a list of their identifiers; `notes`, a list of sentences for the
+        The event `prepared`. It has `devices`, a list of identifiers; `notes`, a list of sentences for the
         result; `ports`, a list of free ports, each as text in digits; `interface`, the name of the network interface
         with this node's address, empty if there is none; and `needs_table`, True if variables of the node's processes
         contain addresses of nodes other than this one and node 0. If there are too few devices or ports, or an

@@ -81,7 +81,7 @@ def versions(command: Sequence[str], variables: Dict[str, str]) -> Dict[str, Any
 
     Args:
         command: The command of the interpreter, which is run.
-        variables: All environment variables of that process.
+        variables: All environment variables of the interpreter's process.
 
     Returns:
         `python`, its version, and `packages`, the version of each distribution by name. Empty if the interpreter

@@ -43,7 +43,7 @@ class Relay(threading.Thread):
         """Messages for this node's agent; None at the end."""
 
     def start(self) -> None:
-        """Start to accept the agents below, report the address and port to the parent, and return at once."""
+        """Start to accept the agents below, report the relay's address and port to the parent, and return at once."""
         self._upward.start()
         self._uplink = self._upward.add(self._link)
         self._branches.start()

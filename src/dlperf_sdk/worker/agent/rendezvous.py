@@ -86,7 +86,8 @@ def join(
         node: Number of the node.
 
     Raises:
-        OSError: As for `connect`; or the relay was not found in time.
+        OSError: The coordinator or the relay was not found in time, or the host's name is still unknown after ten
+            seconds.
     """
     deadline, parent = time.monotonic() + timeout, tree.parent(node)
     if parent == 0:

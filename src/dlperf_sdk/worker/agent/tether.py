@@ -26,7 +26,7 @@ def feed(pipes: Sequence[IO[bytes]], bundle: IO[bytes], stopped: threading.Event
     Args:
         pipes: The agents' standard inputs.
         bundle: The bundle's file, opened for reading.
-        stopped: The caller sets this event to end the tether.
+        stopped: An event that the caller sets, in another thread, to end this call.
     """
     try:
         _feed([pipe.fileno() for pipe in pipes], bundle.fileno(), stopped)
