@@ -107,7 +107,7 @@ def wait_for_processes(ids: Iterable[str], timeout: float = AGENT_TIMEOUT) -> bo
         timeout: Maximum seconds to wait.
 
     Returns:
-        True if there was such an agent.
+        True if such an agent still ran at the time of the call.
 
     Raises:
         StoreError: An agent still runs after the timeout.

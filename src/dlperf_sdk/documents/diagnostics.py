@@ -60,7 +60,8 @@ def join_errors(errors: Iterable[str]) -> str:
     """Return messages as one text, a line each, without duplicates, in the order in which they first occur.
 
     The text has at most the first `MAX_LISTED` (10) messages. If there are more, one further line says so. It has
-    their number unless there may be errors that are not among `errors`. The text is empty without messages.
+    their number if there are fewer than 100 messages; otherwise the schema may not have reported all errors. The text
+    is empty without messages.
     """
     lines = list(dict.fromkeys(errors))
     if len(lines) <= MAX_LISTED:

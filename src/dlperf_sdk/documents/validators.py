@@ -73,8 +73,8 @@ def _drop_float_range(schema: Any) -> Any:
 def explaining_validator(root: Schema, schemas: Sequence[Schema]) -> Draft202012Validator:
     """Return a validator that lists the errors of a document.
 
-    A deciding validator chooses the items of a list and the values of an object that are looked at: invalid ones, up to
-    `MOST_ERRORS` (100) of each list or object.
+    Of the items of a list, and of the values of an object, it examines only invalid ones, at most `MOST_ERRORS` (100).
+    A deciding validator finds them.
 
     Args:
         root: The schema.

@@ -42,7 +42,7 @@ __all__ = [
 
 
 def check_exists(python: str) -> None:
-    """Check that an interpreter that the user names exists. Nothing is started; a version is not looked for.
+    """Check that an interpreter that the user names exists. Nothing is started. A version passes without a search.
 
     Args:
         python: A program, a command on PATH, the folder of a virtual environment, or a version such as `3.11`.

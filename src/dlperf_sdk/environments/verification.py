@@ -68,7 +68,7 @@ def repair(name: str, on_progress: Progress = lambda text: None) -> tuple[Damage
         on_progress: Called with a line of text when an installation begins, and with uv's messages.
 
     Returns:
-        The files; empty if there was no damage, and nothing was installed.
+        The files; empty if there was no damage. In this case, nothing is installed.
 
     Raises:
         UnknownName: There is no environment of this name.

@@ -33,7 +33,7 @@ def launch_events(
     Lines that are no event, heartbeats and `diagnostics` are left out. While the job waits, there are events `waiting`,
     whose `text` names the reason; an event with the same text as the one before is left out. The function itself makes
     the event `ended`, with a failure of the kind `lost-node`, if the stream ends without it, or is silent for too long:
-    for the job's `start_timeout`, or for 15 seconds once agents have started.
+    for the job's `start_timeout`, or for 15 seconds after agents have started.
 
     Args:
         launcher: The launcher.

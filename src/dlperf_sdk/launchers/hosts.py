@@ -53,8 +53,8 @@ class HostOptions(AgentOptions):
         """Return the arguments of one node's agent.
 
         The arguments contain only the first two hosts, each without the user to log in as: a command line with
-        thousands of hosts would be too long. All agents connect to the agent of the first
-        host. If that host has several addresses, its agent announces the one on the network to the second host.
+        thousands of hosts would be too long. All agents connect to the agent of the first host. If that host has
+        several addresses, its agent announces the one on the network to the second host.
 
         Args:
             node: The node's number in digits, or `$NAME` of the environment variable that holds it.

@@ -37,7 +37,7 @@ def option(
         default: The option's default value.
         validator: A validator of attrs; None for any value.
         executes: True if the option's value names a program or arguments of one.
-        reads: True if it names a file.
+        reads: True if the option's value names a file.
     """
     metadata = {"help": help, "executes": executes, "reads": reads}
     return attrs.field(default=default, validator=validator, metadata=metadata)

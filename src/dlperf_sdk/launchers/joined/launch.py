@@ -37,9 +37,8 @@ def run_agents(crew: Crew, job: Job, python: str, commands: CommandsOf) -> Itera
     """Return a context manager that runs an agent on each node of a case; its value yields agent 0's stream by lines.
 
     A thread starts the agents as soon as all processes of the job have joined; until then, the stream has events
-    `waiting`.
-    On exit, all agents are ended. No failure is raised: if the agents cannot be started, or if an agent or a process of
-    the job fails, the last event of the stream, `ended`, says so.
+    `waiting`. On exit, all agents are ended. No failure is raised: if the agents cannot be started, or if an agent or a
+    process of the job fails, the last event of the stream, `ended`, says so.
 
     Args:
         crew: The processes of the job.
