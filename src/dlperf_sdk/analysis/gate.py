@@ -60,8 +60,8 @@ def gate(
     slower if a one-sided test at `level` shows that its ratio is above 1 - `minimum_effect`. It is unchanged if a
     second one shows that the ratio is also below 1 + `minimum_effect`.
 
-    The units of the test are the medians of runs, if each side has enough runs for a significant test. Only runs with
-    the versions and settings of the side's newest run count. Otherwise the units are the repeats of the newest run.
+    The units of the test are the medians of runs. On each side, only runs with the versions and settings of its newest
+    run count. If a side has too few of these for a significant test, the units are the repeats of both newest runs.
 
     Args:
         baseline: The results before the change; several runs of a case are allowed, copies of a run count once.

@@ -49,8 +49,8 @@ def compare_speeds(
         throughputs: Name of a node → its median throughput, above 0. All nodes have equal devices.
         minimum_effect: The smallest slowdown that counts, as a fraction above 0 and below 1.
         level: The probability of a false alarm on any node, above 0 and below 0.5.
-        steps: Number of measured steps of a repeat. If it is known, advice to measure longer repeats in `Speed.detail`
-            states their number of steps. None if it is unknown.
+        steps: Number of measured steps of a repeat, from which `Speed.detail` computes the number of steps when it
+            advises longer repeats. None if it is unknown; the advice then has no number of steps.
 
     Returns:
         Name of each node → its speed, in the order of `throughputs`.

@@ -197,7 +197,7 @@ def expand_cases(campaign: Campaign, stamp: str, registry: Registry | None = Non
     Raises:
         CampaignError: A case has an impossible value, or one that a file may not set; or the campaign has no case
             or too many. The message begins with `FILE:LINE` if it is known.
-        SpecError: A predicate asks for a property of a topology that is malformed.
+        SpecError: A predicate asks for a property of the topology of a case, and that topology is malformed.
     """
     settings, digests = campaign.settings, set[str]()
     plugins = registry or Registry()

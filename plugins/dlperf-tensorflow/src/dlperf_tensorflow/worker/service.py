@@ -7,8 +7,8 @@ def serve() -> None:
     """Run the server that TF_CONFIG names, a computing server or a parameter server, until the agent ends this process.
 
     A computing server computes with OMP_NUM_THREADS threads. A parameter server owns no device and has no
-    OMP_NUM_THREADS, so it may use all cores. In addition, each server has one thread per computing server for the
-    requests of computing servers, and one more.
+    OMP_NUM_THREADS, so it can use all cores. Each server also has threads for the computing servers' requests: one per
+    computing server, plus one.
     """
     import tensorflow as tf
 

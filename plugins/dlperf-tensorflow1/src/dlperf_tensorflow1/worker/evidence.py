@@ -14,7 +14,7 @@ class GraphEvidence:
     """The operations of a graph on which given operations depend.
 
     Args:
-        targets: List of these operations, such as those of a training step; at least one, all of one graph.
+        targets: List of the given operations, such as those of a training step; at least one, all of one graph.
     """
 
     def __init__(self, targets):

@@ -174,7 +174,7 @@ class DistributedReplicated(ParameterServers):
         return self._runtime.device
 
     def make_updated(self, weights):
-        """Make variables for the parameters on the servers, which the optimizer updates; return them as a `Served`.
+        """Make variables on the servers, one per parameter, for the optimizer to update; return them as a `Served`.
 
         A `Served` has two dicts, `variables` and `scopes`, from a parameter's name in the manifest to its variable and
         to the device of the variable. `weights` are the `Weights` that the network reads: the copies on this replica's

@@ -29,8 +29,8 @@ class Loader(loading.Loader):
         """Yield the dataset's batches in the order of `draws`, while threads make up to `self.prefetched` more.
 
         Args:
-            dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
-                DataError if a sample cannot be read, which is yielded in place of the batch.
+            dataset: Object of which `dataset[keys]` is the batch for a list of keys: a dict from input name to NumPy
+                array. If a sample cannot be read, it is a DataError, which is yielded in place of the batch.
             draws: An endless iterable with, for each batch, a list of keys: pairs (number of the draw, sample's index).
             request: Not used.
         """

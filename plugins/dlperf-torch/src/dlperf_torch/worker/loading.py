@@ -21,8 +21,8 @@ class Loader(loading.Loader):
         The DataLoader's processes end with this process.
 
         Args:
-            dataset: Indexed with a list of keys, it returns a batch, a dict from input name to NumPy array; or a
-                DataError if a sample cannot be read, which the DataLoader hands on in place of the batch.
+            dataset: Object of which `dataset[keys]` is the batch for a list of keys: a dict from input name to NumPy
+                array. If a sample cannot be read, it is a DataError, which the DataLoader yields in place of the batch.
             draws: An endless iterable with, for each batch, a list of keys: pairs (number of the draw, sample's index).
             request: The request.
         """
@@ -43,10 +43,11 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
         return request.framework_options["loader_workers"]
 
     def open(self, generate, request):
-        """Return a DataLoader, an iterable of the batches of a generator; its processes end with this process.
+        """Return a DataLoader, an endless iterable of generated batches, dicts of CPU tensors.
 
-        `generate` is a function without arguments that returns an iterator over one replica's batches, dicts from input
-        name to NumPy array; each of the DataLoader's processes calls it. `request` is the request.
+        `generate` is a function without arguments that returns an endless iterator over one replica's batches, dicts
+        from input name to NumPy array. Each of the DataLoader's processes calls it once. The DataLoader's processes end
+        with this process. `request` is the request.
         """
         return _start(self, _Generated(generate), None, request)
 

@@ -97,7 +97,10 @@ class TorchTrainer(ReplicaState):
         return self.exchange.defer()
 
     def update(self):
-        """Clip gradients to `clip_norm`, if set, and update the weights, unless a scaled gradient is not finite."""
+        """Update the weights with the gradients, clipped to `clip_norm` if it is set.
+
+        If loss scaling is used and a gradient is not finite, the weights stay unchanged.
+        """
         self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
