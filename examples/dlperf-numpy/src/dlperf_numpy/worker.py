@@ -53,7 +53,7 @@ class Runtime(interface.Runtime):
 
 
 class Trainer(BaseTrainer):
-    """The part of a trainer that both models share. A model implements `loss`.
+    """The part of a trainer that both models share. A model's subclass implements `loss`.
 
     `loss(z, y)` takes outputs (B, K) and targets; it returns the mean loss, and its gradient for z times B, (B, K).
     """

@@ -72,8 +72,8 @@ class Jax(Framework):
     def environment(self, device: str, strategy: str, model: str) -> EnvironmentSpec:
         """Return the environment for a kind of device, such as `cpu`; `strategy` and `model` make no difference.
 
-        For `cpu` it has no CUDA packages, and a lock file for every Python version that the plugin supports. Other
-        devices have JAX's packages for CUDA 12, without a lock file.
+        For `cpu` it has a lock file for every Python version that the plugin supports, and no CUDA packages. For other
+        devices it has JAX's packages for CUDA 12, and no lock file.
         """
         if device == "cpu":
             return EnvironmentSpec(_PYTHON, _CPU, lock=Path(__file__).with_name("locks") / "cpu.txt")

@@ -40,7 +40,7 @@ class Observation:
 
 
 def observations(figures: Figures) -> tuple[Observation, ...]:
-    """Return the spreadsheet's statements about figures, in its order, each with whether the figures confirm it.
+    """Return an observation per statement of the spreadsheet, in its order, with whether the figures confirm it.
 
     The result is empty for collections other than the spreadsheet `tf-cnn-2017`. `figures` are all figures of the
     collection.

@@ -13,8 +13,8 @@ def protocol_deviations(figures: Figures, protocol: Protocol | None) -> tuple[Di
     """Return a disagreement for each document and each way in which its figures deviate from a protocol.
 
     The compared values are the window (warm-up and measured steps) and the number of repeats. Figures of a document
-    that deviate in the same way share a disagreement, which has their number. A value that a document does not state is
-    not a deviation. The result is empty if no figure deviates.
+    that deviate in the same way share a disagreement, which states how many they are. A value that a document does not
+    state is not a deviation. The result is empty if no figure deviates.
 
     Args:
         figures: The figures.

@@ -102,7 +102,7 @@ def _levels(factor: str) -> tuple[Any, Any]:
 
 
 def columns(excluded_factor: str = "") -> list[tuple[str, dict[str, Any]]]:
-    """Return (title, conditions) of each column of the spreadsheet's tables, in its order.
+    """Return (title, conditions) of each column of the spreadsheet's tables, in the spreadsheet's order.
 
     There is a column for each combination of batch size, data, model and hardware. The title has the source's words,
     such as `64 synth inception3 P100`. The conditions are a dict from the name of each factor to the value that selects

@@ -48,7 +48,7 @@ class Trial:
 
     @property
     def plain_error(self) -> float:
-        """`throughput_at_last_efficiency` divided by the measured throughput, minus 1: positive if it is too high."""
+        """`throughput_at_last_efficiency` divided by the published throughput, minus 1: positive if it is too high."""
         return self.throughput_at_last_efficiency / self.published.throughput - 1
 
     @property
@@ -76,7 +76,7 @@ class Summary:
 
     @property
     def is_no_worse_than_plain(self) -> bool:
-        """True if the median and 90th percentile of the errors are no larger than those with constant efficiency."""
+        """True if the median and 90th percentile of the errors are at most `plain_median` and `plain_ninetieth`."""
         accuracy = self.accuracy
         return accuracy.median_error <= self.plain_median and accuracy.ninetieth_error <= self.plain_ninetieth
 
@@ -146,8 +146,8 @@ def attainable_ninetieth(figures: Iterable[PublishedFigure], last: int, target: 
 
     The errors, as fractions, are those of the throughputs predicted for `target` devices of a node from `last` devices
     and a smaller number. Growth is the increase of the step time's natural logarithm per doubling of the devices. The
-    model is: growth from `last` to `target` = base + persistence × growth from the smaller number to `last`, which
-    counts as 0 if it is negative. Base and persistence are chosen from a grid so that they fit the predicted figures
+    model is: growth from `last` to `target` = base + persistence × growth from the smaller number to `last`. A negative
+    growth to `last` counts as 0. Base and persistence are chosen from a grid so that they fit the predicted figures
     themselves. A fit of the model to other figures cannot reach a smaller value.
 
     Args:

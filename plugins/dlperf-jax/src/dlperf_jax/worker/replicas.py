@@ -65,8 +65,8 @@ class Replicas:
             inputs: A tuple with `COPIED` or `SPLIT` for each argument, or one of them for all. For an argument that is
                 a tree, a tree of them is possible, too.
             outputs: The same for the results.
-            donates: Index, or indices, of the arguments whose memory the results may take; they cannot be used after a
-                call.
+            donates: Index, or indices, of the arguments whose memory the results may take; the caller cannot use these
+                arguments after a call.
         """
         mapped = jax.shard_map(function, mesh=self.mesh, in_specs=inputs, out_specs=outputs, check_vma=False)
         return jax.jit(mapped, donate_argnums=donates)

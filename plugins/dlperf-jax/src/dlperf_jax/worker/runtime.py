@@ -103,7 +103,7 @@ class JaxRuntime(Runtime):
         jax.block_until_ready(self.newest)
 
     def wait(self, loss):
-        """Wait until a step has finished, its update included; `loss` is the array that its `train` returned."""
+        """Wait until a step has finished, its update included; `loss` is the array that `train` returned for it."""
         loss.block_until_ready()
 
     @contextmanager

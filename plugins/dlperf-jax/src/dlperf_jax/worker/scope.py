@@ -43,7 +43,7 @@ class Scope:
 
         Args:
             name: The statistic's name, such as `bn1.running_mean`.
-            initial: Number that every element of the old value is if the statistic does not exist yet.
+            initial: Number: the old value of every element if the statistic does not exist yet.
             value: The statistic of this micro-batch, an array (channels,).
             momentum: Weight of `value`, from 0 to 1.
         """

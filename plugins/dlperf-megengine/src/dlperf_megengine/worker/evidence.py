@@ -7,7 +7,7 @@ from megengine import module
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context manager in which `network` has no dropout, and at whose end dropout and buffers are restored.
+    """Return a context manager that switches dropout of `network` off, and at its end restores dropout and buffers.
 
     `network` is a `megengine.module.Module`. Its buffers are the running statistics of batch norm.
     """

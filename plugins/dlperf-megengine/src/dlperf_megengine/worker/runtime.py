@@ -78,7 +78,7 @@ class MegEngineRuntime(Runtime):
         mge._full_sync()
 
     def wait(self, loss):
-        """Wait until a step has finished, its update included; `loss` is the pair that its `train` returned."""
+        """Wait until a step has finished, its update included; `loss` is the pair that `train` returned for it."""
         loss[1].numpy()
 
     @contextmanager

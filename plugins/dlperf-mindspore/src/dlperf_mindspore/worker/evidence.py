@@ -9,7 +9,7 @@ from mindspore.graph import api
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context manager in which `network` has no dropout, and at whose end dropout and buffers are restored.
+    """Return a context manager that switches dropout of `network` off, and at its end restores dropout and buffers.
 
     `network` is an `nn.Cell`. Its buffers are the running statistics of batch norm.
     """

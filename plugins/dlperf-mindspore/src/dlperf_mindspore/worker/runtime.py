@@ -49,8 +49,8 @@ class MindSporeRuntime(Runtime):
         """Seed MindSpore's generators with the request's seed plus the replica's global index.
 
         Returns:
-            False: on a CPU, the operator of dropout has a state that a new seed does not change. Other devices are not
-            tested.
+            False: MindSpore's random state is not fully set, because on a CPU a new seed does not change the state of
+            the operator of dropout. Other devices are not tested.
         """
         ms.set_seed(self.request.seed + self.process.replicas[0])
         return False

@@ -136,7 +136,7 @@ class InceptionV3Trainer(ResNet50Trainer):
     def loss(self, outputs, batch):
         """Return the loss of the main head plus 0.4 × that of the auxiliary head, if there is one: a float32 scalar.
 
-        Each is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
+        The loss of a head is the cross entropy with label smoothing, the mean over the micro-batch; the model's option
         `label_smoothing` is the share of the target that is spread over all classes. `outputs` is a sequence of the
         logits of each head, (B, classes), the main head's first. `batch` is a dict from input name to tensor; its
         `label` holds the indices of the classes, (B,).

@@ -44,8 +44,8 @@ class Embeddings(HybridBlock):
     def hybrid_forward(self, F, input_ids, segment_ids):
         """Return the embeddings, (B, S, H), of the word pieces `input_ids` and the segments `segment_ids`, both (B, S).
 
-        There are B sequences of S tokens, and H features. `F` is MXNet's module of operators, for arrays, `mx.nd`, or
-        for symbols, `mx.sym`.
+        There are B sequences of S tokens, and H features. `F` is MXNet's module of operators: `mx.nd` for arrays,
+        `mx.sym` for symbols.
         """
         position = self.position(F.contrib.arange_like(input_ids, axis=1)).expand_dims(0)
         x = F.broadcast_add(self.word(input_ids) + self.segment(segment_ids), position)
@@ -76,7 +76,7 @@ class Attention(HybridBlock):
         """Return the block's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others. `F` is
-        MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        MXNet's module of operators: `mx.nd` for arrays, `mx.sym` for symbols.
         """
         query, key, value = (self.split(projection(x)) for projection in (self.query, self.key, self.value))
         scores = F.batch_dot(query * self.scale, key, transpose_b=True)
@@ -117,7 +117,7 @@ class Layer(HybridBlock):
         """Return the layer's output, (B, S, H), for x, (B, S, H): B sequences of S tokens with H features.
 
         `mask`, (B, 1, 1, S), is added to the scores: 0 for keys that get attention, -1e30 for the others. `F` is
-        MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        MXNet's module of operators: `mx.nd` for arrays, `mx.sym` for symbols.
         """
         x = self.attention(x, mask)
         return self.norm(x + self.dropout(self.output(self.gelu(self.intermediate(x)))))
@@ -145,8 +145,8 @@ class MaskedLM(HybridBlock):
         """Return the logits of words, (B · P, V), for x, (B · P, H), where H is the number of features.
 
         There are B sequences with P predictions each, and V word pieces. gluon passes `decoder`, the weight (V, H) of
-        the last layer, and `bias`, (V,), the bias of that layer. `F` is MXNet's module of operators, for arrays,
-        `mx.nd`, or for symbols, `mx.sym`.
+        the last layer, and `bias`, (V,), the bias of that layer. `F` is MXNet's module of operators: `mx.nd` for
+        arrays, `mx.sym` for symbols.
         """
         return F.FullyConnected(self.norm(self.gelu(self.transform(x))), decoder, bias, num_hidden=self.words)
 
@@ -180,7 +180,7 @@ class Bert(HybridBlock):
 
         There are B sequences of S tokens with P predictions each, and V word pieces. `input_ids`, `segment_ids` and
         `attention_mask` (1 for tokens, 0 for padding) are (B, S). `masked_positions`, (B, P), has the positions of the
-        masked words in the sequence. `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        masked words in the sequence. `F` is MXNet's module of operators: `mx.nd` for arrays, `mx.sym` for symbols.
         """
         x = self.embeddings(input_ids, segment_ids)
         mask = ((1 - attention_mask) * NO_ATTENTION).expand_dims(1).expand_dims(1)
@@ -200,7 +200,7 @@ class Bert(HybridBlock):
         """Return the vectors of x, (B, S, H), at `positions`, (B, P), as rows of a matrix, (B · P, H).
 
         There are B sequences of S tokens with H features; each row of `positions` has P indices of tokens. `F` is
-        MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        MXNet's module of operators: `mx.nd` for arrays, `mx.sym` for symbols.
         """
         first = F.contrib.arange_like(positions, axis=0, step=self.tokens).expand_dims(1)
         return F.take(x.reshape((-3, 0)), F.broadcast_add(positions, first).reshape((-1,)))
@@ -215,8 +215,8 @@ class Loss(HybridBlock):
         B is the number of sequences, P the number of masked positions per sequence, V the size of the vocabulary.
         `words`, (B · P, V), and `follows`, (B, 2), are the logits of masked words and of the next sentence.
         `masked_ids`, (B, P), are the indices of the words, and `masked_weights`, (B, P), their weights, 0 for unused
-        predictions; `next_sentence_label`, (B,), is 0 or 1. `F` is MXNet's module of operators, for arrays, `mx.nd`, or
-        for symbols, `mx.sym`.
+        predictions; `next_sentence_label`, (B,), is 0 or 1. `F` is MXNet's module of operators: `mx.nd` for arrays,
+        `mx.sym` for symbols.
         """
         weights = masked_weights.reshape((-1,))
         per_token = F.pick(negative_log_softmax(F, words), masked_ids.reshape((-1,)))

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def convert_to_network_layout(values, layout):
-    """Return a parameter's values with the axes that a network has, from values with the manifest's axes.
+    """Convert a parameter's values from the manifest's axes to the network's axes, and return them.
 
     With the layout `nhwc`, a convolution's OIHW becomes OHWI; all other values are unchanged. The result may be a view.
 
@@ -16,7 +16,7 @@ def convert_to_network_layout(values, layout):
 
 
 def convert_to_manifest_layout(values, layout):
-    """Return a parameter's values with the manifest's axes, in C order, from values with the network's axes.
+    """Convert a parameter's values from the network's axes to the manifest's axes, and return them in C order.
 
     This is the inverse of `convert_to_network_layout`: a convolution's axes become OIHW.
 

@@ -64,8 +64,8 @@ class Bottleneck(HybridBlock):
         """Return the block's output for x: (B, inputs, H, W) → (B, 4 × width, ⌈H / stride⌉, ⌈W / stride⌉).
 
         `inputs`, `width` and `stride` are the arguments of the constructor. The axes are those of the layout `NCHW`; in
-        `NHWC`, the channels are the last axis of input and output. `F` is MXNet's module of operators, for
-        arrays, `mx.nd`, or for symbols, `mx.sym`.
+        `NHWC`, the channels are the last axis of input and output. `F` is MXNet's module of operators: `mx.nd` for
+        arrays, `mx.sym` for symbols.
         """
         shortcut = x if self.downsample is None else self.downsample(x)
         x = relu(F, self.bn1(self.conv1(x)))
@@ -98,7 +98,7 @@ class ResNet50(HybridBlock):
     def hybrid_forward(self, F, x):
         """Return the logits, (B, classes), of the images x: (B, 3, H, W) in the layout `NCHW`, (B, H, W, 3) in `NHWC`.
 
-        `F` is MXNet's module of operators, for arrays, `mx.nd`, or for symbols, `mx.sym`.
+        `F` is MXNet's module of operators: `mx.nd` for arrays, `mx.sym` for symbols.
         """
         x = x if self.dtype == "float32" else F.cast(x, dtype=self.dtype)
         x = relu(F, self.bn1(self.conv1(x)))
@@ -125,8 +125,8 @@ class Loss(HybridBlock):
     def hybrid_forward(self, F, logits, label):
         """Return the loss, (1,), the mean over B samples with the logits `logits`, (B, classes).
 
-        `label`, (B,), has the indices of the samples' classes. `F` is MXNet's module of operators, for arrays, `mx.nd`,
-        or for symbols, `mx.sym`.
+        `label`, (B,), has the indices of the samples' classes. `F` is MXNet's module of operators: `mx.nd` for arrays,
+        `mx.sym` for symbols.
         """
         per_class = negative_log_softmax(F, logits)
         per_sample = (1 - self.smoothing) * F.pick(per_class, label) + self.smoothing * per_class.mean(axis=1)

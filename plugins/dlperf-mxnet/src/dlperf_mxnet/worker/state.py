@@ -25,8 +25,8 @@ class ReplicaState(BaseTrainer):
     def place_network(self, contexts, dtype):
         """Return the model's network on the devices `contexts`, with the canonical weights in the type `dtype`.
 
-        `contexts` is a list of MXNet's devices, and `dtype` the name of a type. `masters` is set to the float32 weights
-        of this network.
+        `contexts` is a list of MXNet's devices, and `dtype` the name of a type. The attribute `masters` is set to the
+        float32 weights of this network.
 
         Raises:
             ManifestError: The network and the manifest have different parameters.

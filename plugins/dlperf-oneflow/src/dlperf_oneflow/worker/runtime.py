@@ -63,7 +63,7 @@ class OneFlowRuntime(Runtime):
     def facts(self):
         """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of one name), `threads` (their number; None if
+        The keys are `framework_version`, `devices` (a list of one name), `threads` (the number of threads; None if
         OMP_NUM_THREADS is not set) and `transport` (`nccl` or `epoll`; None without collectives); on a GPU also
         `tf32_override`, the value of NVIDIA_TF32_OVERRIDE.
         """

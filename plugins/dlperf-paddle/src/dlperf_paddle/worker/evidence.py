@@ -54,7 +54,7 @@ def watch_products(network, note):
 
 @contextlib.contextmanager
 def preserve_state(network):
-    """Return a context manager at whose end the running statistics of the network's batch norms are restored.
+    """Return a context manager that, at its end, restores the running statistics of the network's batch norms.
 
     `network` is an `nn.Layer`.
     """

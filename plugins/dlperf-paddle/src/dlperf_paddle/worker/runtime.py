@@ -120,7 +120,7 @@ class PaddleRuntime(Runtime):
     def facts(self):
         """Return a dict of facts for the record: versions, devices, threads, libraries and transport.
 
-        The keys are `framework_version`, `devices` (a list of one name), `threads` (their number; None if
+        The keys are `framework_version`, `devices` (a list of one name), `threads` (the number of threads; None if
         OMP_NUM_THREADS is not set), `commit` (of Paddle's source), `cinn` (True if the build has CINN) and `transport`
         (`nccl` or `gloo`; None without collectives). On a GPU there are also `compute_capability`, `cuda_version`,
         `cudnn_version`, `nccl_version` (texts) and `matmul_allow_tf32`.

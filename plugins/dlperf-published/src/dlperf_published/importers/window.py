@@ -134,7 +134,7 @@ class LogWindow:
 
     @property
     def complete(self) -> bool:
-        """True if the log has reached the last iteration of the window or a later one; False before the first line."""
+        """True if the lines so far reach the window's last iteration or a later one; False before the first line."""
         return bool(self._lines) and self._reached >= self._end
 
     def estimate(self, global_batch: int) -> Estimate:

@@ -27,7 +27,7 @@ from dlperf_tensorflow.worker.weights import Weights
 
 
 class TensorFlowTrainer(ReplicaState):
-    """The replicas of this process, and their training. A model implements `build`, `outputs` and `loss`.
+    """The replicas of this process, and their training. A model's subclass implements `build`, `outputs` and `loss`.
 
     Networks take their variables from `self.weights`, and compute in `self.dtype`.
     """

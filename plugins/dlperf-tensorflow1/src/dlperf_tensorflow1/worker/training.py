@@ -18,7 +18,7 @@ from dlperf_tensorflow1.worker.weights import Weights, make_variable
 
 
 class TensorFlow1Trainer(ReplicaState):
-    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`.
+    """One replica of a network, and its training. A model's subclass implements `build`, `outputs` and `loss`.
 
     Networks take the tensors of their parameters from `self.weights`, and compute in `self.dtype`.
     """

@@ -13,7 +13,7 @@ from dlperf_torch.worker.step_graph import StepGraph
 
 
 class TorchTrainer(ReplicaState):
-    """One replica of a network, and its training. A model implements `build`, `outputs` and `loss`."""
+    """One replica of a network, and its training. A model's subclass implements `build`, `outputs` and `loss`."""
 
     precisions, compilers, layouts = PRECISIONS, COMPILERS, ("nhwc", "nchw")
     loader, generator_feed = Loader, GeneratorFeed
