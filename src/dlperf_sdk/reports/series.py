@@ -231,7 +231,7 @@ def labels(cases: Sequence[Case], excluded: Sequence[str] = ()) -> list[str]:
 def describe_lacked_compilers(case: Case, others: Iterable[Case]) -> str:
     """Return `without xla` for a case without a compiler, if its framework was measured with xla for the same model.
 
-    Several compilers are separated by commas. The text is empty without one, or if the case has a compiler.
+    Several compilers are separated by commas. The text is empty if there is none, or if the case has a compiler.
 
     Args:
         case: The case.

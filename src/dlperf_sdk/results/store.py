@@ -53,6 +53,8 @@ def new_run_id(spec: RunSpec, now: datetime) -> str:
 def run_id(spec: RunSpec, stamp: str, key: str) -> str:
     """Return the name of a run: the stamp, framework, model and topology, and the key.
 
+    For example:
+
         20250131T101502Z-0b61e2-torch-resnet50-1n2d-3f9ac1d2e4b5
 
     Args:
