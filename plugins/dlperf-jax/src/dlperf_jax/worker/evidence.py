@@ -24,8 +24,8 @@ def find_products(jaxpr):
 def name_layouts(products):
     """Return the set of the layouts, `nchw` or `nhwc`, of the images that the convolutions among `products` take.
 
-    `products` are equations that `find_products` yielded. A convolution that computes a kernel's gradient is ignored,
-    because the axes of channels and samples of its images are exchanged. The set is empty if no convolution is left.
+    `products` are equations that `find_products` yielded. The set leaves out convolutions that compute a kernel's
+    gradient, because the axes of channels and samples are exchanged there. It is empty if no convolution is left.
     """
     names = {(0, 3, 1, 2): "nhwc", (0, 1, 2, 3): "nchw"}
     specs = {

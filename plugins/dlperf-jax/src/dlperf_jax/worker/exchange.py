@@ -27,9 +27,9 @@ class TreeExchange(GradientExchange):
         return next(iter(self._arrays.values()))
 
     def fill(self, values):
-        """Set all elements of each replica's arrays to one value.
+        """Set all elements of a replica's arrays to the replica's number in `values`.
 
-        `values` has one number per replica of this process, in their order.
+        `values` has one number per replica of this process, in the order of the replicas.
         """
         # Each replica has its part of the first axis, as a step's gradients have.
         self._arrays = self._runtime.newest = {

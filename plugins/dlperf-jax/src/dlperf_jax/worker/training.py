@@ -65,7 +65,7 @@ class JaxTrainer(ReplicaState):
     # The step: one program, micro-batches included.
 
     def train(self, batch, rate):
-        """Enqueue a step with the learning rate `rate`; return the losses, (N,), of N replicas that train together."""
+        """Enqueue a step on `batch` with learning rate `rate`; return the losses, (N,), of all N training replicas."""
         if self._step is None:
             self._step = self._traced.lower().compile()
         self.state, loss = self._step(self.state, batch, np.float32(rate))

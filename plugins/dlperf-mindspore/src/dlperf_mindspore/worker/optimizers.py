@@ -104,8 +104,8 @@ class AdamW(Optimizer):
     def apply(self, rate, gradients):
         """Update all parameters and their moments in place with the learning rate `rate`, a number.
 
-        `gradients` has a tensor per parameter, in the order of the parameters. `updates` must be the number of this
-        update, counted from 1.
+        `gradients` has a tensor per parameter, in the order of the parameters. The attribute `updates` must be the
+        number of this update, counted from 1.
         """
         # The operator computes with float32's 0.999, of which 1 - β₂ differs by 1.3e-5: so must the correction.
         beta1, beta2 = (float(np.float32(self.numbers[name])) for name in ("beta1", "beta2"))

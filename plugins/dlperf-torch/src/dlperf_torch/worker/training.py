@@ -97,10 +97,7 @@ class TorchTrainer(ReplicaState):
         return self.exchange.defer()
 
     def update(self):
-        """Update the weights with the gradients, clipped to `clip_norm` if it is set.
-
-        If loss scaling is used and a gradient is not finite, the weights stay unchanged.
-        """
+        """Update the weights with the clipped gradients; the loss scaler skips this if a gradient is not finite."""
         self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
@@ -168,8 +165,7 @@ class TorchTrainer(ReplicaState):
     def observe_settings(self):
         """Return a dict of the `precision`, `compiler`, `layout` (None if unknown) and `strategy` (or None) in effect.
 
-        It also has booleans: `fused_optimizer`, `cuda_graph` (True if a graph was replayed), and `triton_kernels` (True
-        if the network has layers of the plugin that run in Triton kernels).
+        It also has booleans: `fused_optimizer`, `cuda_graph` (a graph was replayed), `triton_kernels` (layers use them).
         """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
