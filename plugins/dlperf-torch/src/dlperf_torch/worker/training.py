@@ -97,7 +97,7 @@ class TorchTrainer(ReplicaState):
         return self.exchange.defer()
 
     def update(self):
-        """Clip gradients to `clip_norm`, if set, and update the weights; a loss scaler skips this if one is not finite."""
+        """Clip gradients to `clip_norm`, if set, and update weights; a loss scaler skips this if one is not finite."""
         self.exchange.finish()
         self.masters.receive_gradients(self.loss_scale)
         clip = self.request.optimizer.get("clip_norm")
@@ -165,7 +165,7 @@ class TorchTrainer(ReplicaState):
     def observe_settings(self):
         """Return a dict of the `precision`, `compiler`, `layout` (None if unknown) and `strategy` (or None) in effect.
 
-        Its booleans are `fused_optimizer`, `cuda_graph` (a graph was replayed), `triton_kernels` (layers run in them).
+        Its booleans are `fused_optimizer`, `cuda_graph` (one was replayed) and `triton_kernels` (layers run in them).
         """
         weights = evidence.weight_types(self.network)
         layouts = self.image_layouts or evidence.layouts_of_weights(self.network)
