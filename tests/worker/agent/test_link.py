@@ -456,6 +456,38 @@ def test_more_logs_than_announced_are_dropped(lead):
     assert [event["text"] for event in events if event["event"] == "log"] == ["announced"]
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"address": "n1;reboot"},
+        {"address": "-x"},
+        {"facts": {"boot_id": []}},
+        {"versions": [1]},
+        {"unfit": {"kind": "ok", "message": "x"}},
+        {"doorbell": "x"},
+    ],
+)
+def test_a_malformed_introduction_names_its_node(lead, fields):
+    address, events, leader = lead(nodes=2)
+    Node(address, 0)
+    Node(address, 1, **fields)
+    join(leader, 8)
+    assert (events[-1]["status"], events[-1]["failure"]["node"]) == ("invalid-record", 1)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"ports": ["1 2"]}, {"ports": [1]}, {"interface": "lo\0"}, {"devices": ["cpu:0\n"]}]
+)
+def test_impossible_resources_name_their_node(lead, monkeypatch, fields):
+    monkeypatch.setattr(coordinator_module, "SILENCE", 0.5)
+    address, events, leader = lead(nodes=2)
+    nodes = [Node(address, 0), Node(address, 1)]
+    resources = {"devices": [], "ports": [], "interface": "", "needs_table": False, "notes": []}
+    nodes[1].say(event="prepared", **{**resources, **fields})
+    join(leader, 8)
+    assert (events[-1]["status"], events[-1]["failure"]["node"]) == ("invalid-record", 1)
+
+
 @pytest.mark.parametrize("hello", [{"facts": None}, {"facts": {}, "address": None}])
 def test_a_malformed_hello_ends_in_a_typed_failure(lead, monkeypatch, hello):
     address, events, leader = lead()

@@ -1,5 +1,6 @@
 """Check the messages of agents to the coordinator, so that a malformed one is a failure of the node that sent it."""
 
+import re
 from typing import Any, Dict, Mapping, Tuple, Union
 
 from dlperf_sdk.worker.agent.log_pieces import LONGEST_PIECE
@@ -10,6 +11,8 @@ MOST_PIECES = 64
 _MOST_NOTES = 100
 """Maximum number of notes about the devices of one node."""
 _LONGEST_NAME = 200
+_ADDRESS = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}\Z")
+_PORT = re.compile(r"[0-9]{1,5}\Z")
 _Types = Union[type, Tuple[type, ...]]
 _FIELDS: Mapping[str, Mapping[str, _Types]] = {
     "hello": {"facts": dict, "address": str},
@@ -62,6 +65,10 @@ def check_message(message: Dict[str, Any], most_processes: int) -> None:
     elif event == "prepared":
         if not all(isinstance(item, str) for name in ("devices", "ports", "notes") for item in message[name]):
             raise ValueError("`devices`, `ports` and `notes` must have texts")
+        if not all(_PORT.match(port) for port in message["ports"]):
+            raise ValueError("`ports` must have numbers of ports")
+        if not all(item.isprintable() for item in [message["interface"]] + message["devices"]):
+            raise ValueError("`interface` and `devices` must be printable")
         if len(message["notes"]) > _MOST_NOTES:
             raise ValueError("`notes` has more than %d notes" % _MOST_NOTES)
     elif event == "reached" and not all(isinstance(node, int) for node in message["unreached"]):
@@ -90,6 +97,8 @@ def _check_hello(message: Dict[str, Any]) -> None:
     for name, types in _OPTIONAL.items():
         if message.get(name) is not None:
             _check_type(name, message[name], types)
+    if not _ADDRESS.match(message["address"]):
+        raise ValueError("`address` must be an IPv4 address")
     for name in ("host", "boot_id"):
         _check_type("facts." + name, message["facts"].get(name, ""), (str, type(None)))
     if not isinstance((message.get("versions") or {}).get("packages", {}), dict):
