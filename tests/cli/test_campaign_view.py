@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
+from cli_fixtures import dlperf  # noqa: F401 - a fixture
 from rich.console import Console
 
 from dlperf_sdk import Matrix
@@ -135,3 +136,12 @@ def test_a_number_that_does_not_stand_is_not_shown_as_ok(kept):
     text = terminal.text_of(show_progress(status(kept), False), styled=False)
     assert "invalid" in text.partition("seed=1")[2].partition("\n")[0]
     assert status(kept).counts == {"invalid": 1, "pending": 1}
+
+
+def test_the_status_of_a_stopped_campaign_says_how_to_go_on(kept, dlperf):
+    code, _, err = dlperf("campaign", "status", str(kept.path))
+    assert code == 0
+    assert f"dlperf campaign resume {kept.path}" in "".join(err.splitlines())
+    for case in kept.cases:
+        kept.journal.append("concluded", case=case.id, status="ok", ok=True)
+    assert dlperf("campaign", "status", str(kept.path))[2] == ""

@@ -65,8 +65,8 @@ def test_a_history_as_json_has_changes_by_runs(dlperf, days):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fp23"], "fp32"),
-        (["fp32", "tf32"], "no case"),
+        (["fp23"], "There is no case named 'fp23'. Did you mean 'fp32'?"),
+        (["fp32", "tf32"], "There is no case named 'fp32 tf32'."),
         (["--by", "comit"], "commit"),
         (["-o", "all.html"], "takes the history of one case, and 2"),
         (["fp32", "-o", "one.pdf"], "use .html or .md"),

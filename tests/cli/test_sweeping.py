@@ -37,6 +37,17 @@ def test_a_combination_that_cannot_run_is_listed_with_its_reason(dlperf):
     assert [case["skipped"] is None for case in json.loads(out)["cases"]] == [True, False]
 
 
+def test_a_plan_without_a_file_has_no_column_for_its_lines(dlperf, tmp_path):
+    out = dlperf("plan", "numpy", "linear", "--precision", "fp32,tf32", "--batch-size", "2,4")[1]
+    assert [line.split() for line in out.splitlines() if line.split()[:1] == ["case"]] == [
+        ["case"],
+        ["case", "why"],
+    ]
+    file = tmp_path / "campaign.yaml"
+    file.write_text("name: it\nfields: {framework: numpy, model: linear}\naxes: {batch_size: [2, 4]}\n")
+    assert f"{file.name}:" in dlperf("plan", str(file))[1]
+
+
 def test_options_have_several_values_unless_they_are_text(dlperf):
     words = ("--set", "features=4,8", "--set", "hosts=a,b", "--topology", "1n1d@ssh")
     code, out, _ = dlperf("run", "numpy", "linear", *words, "--dry-run", "--json")

@@ -49,7 +49,9 @@ def test_a_query_of_a_store_without_results_says_so(store, tmp_path):
         query(store, "select throughput from results")
     (store.directory / "a-sweep").mkdir()
     (store.directory / "a-sweep" / "campaign.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"but in campaigns below it \(1 found\)\. .* such as .*/a-sweep\."):
+    with pytest.raises(
+        StoreError, match=r"but in campaigns below it \(1 found\)\. .* such as .*/a-sweep/runs\."
+    ):
         query(store, "select throughput from results")
 
 

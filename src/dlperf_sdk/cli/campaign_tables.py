@@ -128,8 +128,11 @@ def plan_of(
 
 
 def _limit_rows(titles: Sequence[str], rows: Sequence[tuple[str, ...]], all: bool) -> list[Block]:
-    visible = rows if all else rows[:MAX_ROWS]
-    blocks: list[Block] = [Table(tuple(map(Column, titles)), tuple(visible))] if visible else []
+    """Return the first rows as a table, without columns that are empty: a sweep of flags has no file."""
+    filled = [number for number in range(len(titles)) if any(row[number] for row in rows)]
+    visible = [tuple(row[number] for number in filled) for row in (rows if all else rows[:MAX_ROWS])]
+    columns = tuple(Column(titles[number]) for number in filled)
+    blocks: list[Block] = [Table(columns, tuple(visible))] if visible else []
     if len(visible) < len(rows):
         blocks.append(Paragraph(f"{len(rows) - len(visible):,} more; --all shows them.", "quiet"))
     return blocks

@@ -132,6 +132,8 @@ def status(
         emit(campaign_status.to_dict())
     else:
         show(campaign_tables.show_progress(campaign_status, all))
+        if campaign_status.state == "stopped":
+            say(f"Go on with `dlperf campaign resume {directory}`.")
     return 0
 
 

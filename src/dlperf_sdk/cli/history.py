@@ -19,6 +19,8 @@ from dlperf_sdk.folders import RESULTS
 if TYPE_CHECKING:
     from dlperf_sdk.analysis.history import History
 
+_HOW_TO_NAME = "Give words of a case's name, or its key."
+
 
 @command
 def history(
@@ -90,10 +92,10 @@ def _select(histories: Sequence[History], words: Sequence[str]) -> list[History]
     known_words = set().union(*known.values()) if known else set()
     for word in words:
         if histories and word not in known_words:
-            raise UnknownName("word in the names of cases", word, known_words)
+            raise UnknownName("case", word, known_words, _HOW_TO_NAME)
     chosen = [history for history in histories if set(words) <= known[history.key]]
     if histories and not chosen:
-        raise UnknownName("case with the words", " ".join(words), {history.name for history in histories})
+        raise UnknownName("case", " ".join(words), {history.name for history in histories}, _HOW_TO_NAME)
     return chosen
 
 

@@ -33,10 +33,10 @@ def refuse_only_campaigns(directory: Path) -> None:
     If it has one, the user probably means the runs of that campaign. Whether the directory has runs is not checked.
 
     Raises:
-        StoreError: There is a campaign's directory one or two levels below; the message names one.
+        StoreError: There is a campaign's directory one or two levels below; the message names the runs of one.
     """
-    if _campaigns_below(directory):
-        raise StoreError(explain_absence(directory))
+    if campaigns := _campaigns_below(directory):
+        raise StoreError(_name_campaign(directory, campaigns, runs_in(campaigns[-1])))
 
 
 def _campaigns_below(place: Path) -> list[Path]:
@@ -75,7 +75,12 @@ def explain_absence(directory: str | Path) -> str:
             f"There are no results in {directory} yet: `dlperf run … --output {directory}` adds one. --store names "
             "another directory."
         )
+    return _name_campaign(directory, campaigns, campaigns[-1])
+
+
+def _name_campaign(directory: str | Path, campaigns: list[Path], example: Path) -> str:
+    """Return the advice to name a campaign, such as `example`, in place of `directory`."""
     return (
         f"There are no results in {directory} itself, but in campaigns below it ({len(campaigns)} found). Name one of "
-        f"them instead, such as {campaigns[-1]}."
+        f"them instead, such as {example}."
     )
