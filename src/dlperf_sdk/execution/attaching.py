@@ -70,7 +70,7 @@ def attach(
 
     Raises:
         DocumentError: The stream does not describe its case, or the description breaks the schema.
-        SpecError: The case names a file that planning it here would read.
+        SpecError: To plan the case, a file that it names would have to be read here, which is refused.
         UsageError: The case cannot be planned here, or the store cannot be written.
         StoreError: The store has other measurements of the run; or it has the run's complete result, and this stream
             ends with a failure.
