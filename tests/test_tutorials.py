@@ -113,6 +113,14 @@ def test_own_images(tmp_path):
 
 @pytest.mark.framework
 @pytest.mark.timeout(1200)
+def test_embed(tmp_path):
+    pytest.importorskip("pandas", reason="The page makes a data frame.")
+    follow("embed", tmp_path, kind="how-to")
+    assert len(list(tmp_path.glob("dlperf-results/*/result.json"))) == 4
+
+
+@pytest.mark.framework
+@pytest.mark.timeout(1200)
 def test_profile(tmp_path):
     follow("profile", tmp_path, kind="how-to")
     assert "What the profiler shows" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -179,6 +179,21 @@ def test_details_of_the_data_source_are_words_and_no_deviation():
     assert "requested images" not in text
 
 
+def test_the_log_of_the_failed_trainer_is_named(tmp_path):
+    for attempt in ("9", "10", "x"):
+        (tmp_path / "attempts" / attempt).mkdir(parents=True)
+        for rank in (0, 1):
+            (tmp_path / "attempts" / attempt / f"rank-{rank}.log").touch()
+    crashed = a_result(
+        status="crashed", failure=Failure("crashed", "It was ended by SIGSEGV.", node=0, rank=1)
+    )
+    log = str(tmp_path / "attempts" / "10" / "rank-1.log")
+    assert ("Log", log) in run_context.list_run_context(crashed, tmp_path)
+    unknown = attrs.evolve(crashed, failure=Failure("lost-node", "Node 0 is lost.", node=0))
+    for result, directory in ((crashed, None), (crashed, tmp_path / "elsewhere"), (unknown, tmp_path)):
+        assert "Log" not in dict(run_context.list_run_context(result, directory))
+
+
 def test_the_name_of_a_machine_is_one_line_however_long_it_is():
     ((_, line),) = run_context.hardware([{"host": "h\n" * 200_000, "cpu": {"model": "Xeon\n" * 300_000}}])
     assert line.startswith("h h h") and line.endswith("…") and "\n" not in line

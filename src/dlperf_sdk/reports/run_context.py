@@ -24,12 +24,12 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
     """Return pairs of a label and a text or cell on the context of a result.
 
     The pairs are, in this order, about the environment, its variables, the machines, facts of the workers, settings
-    that differ from the requested ones, notes, labels, the time of the run, and its directory. What is unknown has no
-    pair. Several pairs may have the same label. Secret values are not shown.
+    that differ from the requested ones, notes, labels, the time of the run, its directory, and the log of the trainer
+    that failed. What is unknown has no pair. Several pairs may have the same label. Secret values are not shown.
 
     Args:
         result: The result.
-        directory: The result's directory; None: the last pair names the run instead.
+        directory: The result's directory; None: the last pair names the run instead, and there is no log.
     """
     pairs: list[tuple[str, Cell | str]] = []
     environment = result.environment
@@ -66,7 +66,20 @@ def list_run_context(result: Result, directory: Path | None) -> tuple[tuple[str,
     else:
         pairs.append(("Logs changed", f"{period}; imported with dlperf-sdk {result.sdk_version}"))
     pairs.append(("Run", result.id) if directory is None else ("Files", f"{directory}/"))
-    return tuple(pairs)
+    log = _find_log_of_failure(result, directory)
+    return (*pairs, ("Log", str(log))) if log else tuple(pairs)
+
+
+def _find_log_of_failure(result: Result, directory: Path | None) -> Path | None:
+    """Return the log of the trainer that failed, in its last attempt; None if it is unknown or not stored."""
+    if directory is None or result.failure is None or result.failure.rank is None:
+        return None
+    logs = directory.glob(f"attempts/*/rank-{result.failure.rank}.log")
+    return max(
+        (log for log in logs if log.parent.name.isdecimal()),
+        key=lambda log: int(log.parent.name),
+        default=None,
+    )
 
 
 def format_labels(labels: Mapping[str, str]) -> str:
