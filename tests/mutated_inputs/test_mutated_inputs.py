@@ -24,6 +24,7 @@ PARSERS = {
     *(
         "json.loads",
         "json.load",
+        "_DECODER.decode",
         "tomllib.loads",
         "yaml.load",
         "yaml.compose",
