@@ -85,8 +85,8 @@ def fleet(
     equal devices are compared with each other, in their throughput and bit by bit in their final parameters.
 
     The exit code is the first of these that applies. 2: the arguments are wrong. 1: a node is slow, computes wrongly,
-    or may compute wrongly. 4: all nodes failed. 6, inconclusive: there are too few nodes, or they vary too much. 5: some
-    nodes failed. 0: none of these.
+    or may compute wrongly. 4: all nodes failed. 6, inconclusive: there are too few nodes, or they vary too much. 5:
+    some nodes failed. 0: none of these.
     """
     from dlperf_sdk.analysis.fleet import examine_fleet
     from dlperf_sdk.results.store import ResultStore

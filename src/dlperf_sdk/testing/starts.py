@@ -177,8 +177,8 @@ def ask(
 ) -> tuple[Answer, ...]:
     """Start the trainers of a case with the suite's questions, and return their answers in the order of the ranks.
 
-    If a worker fails, the tuple has only one answer, whose `failed` is not None. Its `values` are `asked`, the text
-    `anything`, and `error`, the traceback, or else the log and the failure's message.
+    If a worker fails, the tuple has only one answer, whose `failed` is not None. Its `values` has two entries: `asked`
+    is the text `anything`; `error` is the traceback or, if there is none, the log and the failure's message.
 
     Args:
         spec: The case.

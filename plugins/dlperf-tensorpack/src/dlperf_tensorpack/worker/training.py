@@ -144,7 +144,7 @@ class TensorpackTrainer(TowerState):
     # The step.
 
     def train(self, batch, rate):
-        """Run a step at the learning rate `rate` on `batch`, a result of `place`; return a list of replicas' losses."""
+        """Run a step at the learning rate `rate` on `batch`, a result of `place`; return this process's losses."""
         step = self.steps - self.first_step - 1
         self.values.feed = {**self._feed_for(batch), self.rate: rate, self.step_number: step}
         self.trainer.run_step()

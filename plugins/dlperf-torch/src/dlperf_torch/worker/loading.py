@@ -47,7 +47,7 @@ class GeneratorFeed(python_dataset.GeneratorFeed):
 
         `generate` is a function without arguments that returns an endless iterator over one replica's batches, dicts
         from input name to NumPy array. Each of the DataLoader's processes calls it once. The DataLoader's processes end
-        with this process. `request` is the request.
+        with this process. The number of processes is an option of the `Request` `request`.
         """
         return _start(self, _Generated(generate), None, request)
 
