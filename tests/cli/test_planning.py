@@ -34,3 +34,14 @@ def test_many_nodes_fit_a_screen_and_json_has_them_all(capsys):
     assert "n1998" not in out
     assert main(["plan", "numpy", "linear", *options, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["commands"]) == 2000
+
+
+def test_switches_are_shown_as_they_are_typed(capsys):
+    assert main(["plan", "torch", "resnet50", "--set", "fused_optimizer=false"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "fused_optimizer = false" in out and "cudnn_benchmark = true" in out
+    assert main(["describe", "torch"]) == 0
+    assert "fused_optimizer bool true" in " ".join(capsys.readouterr().out.split())
+    assert main(["plan", "torch", "resnet50", "--set", "fused_optimizer=False"]) == 2
+    message = "is 'False'; its default is true, so it must be true or false as well."
+    assert message in " ".join(capsys.readouterr().err.split())

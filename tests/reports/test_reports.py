@@ -179,6 +179,11 @@ def test_details_of_the_data_source_are_words_and_no_deviation():
     assert "requested images" not in text
 
 
+def test_options_are_shown_as_they_are_typed():
+    text = shown(result_page.page(a_result(fields={"options": {"fused": True, "size": 64}})))
+    assert "fused = true, size = 64" in text
+
+
 def test_the_log_of_the_failed_trainer_is_named(tmp_path):
     for attempt in ("9", "10", "x"):
         (tmp_path / "attempts" / attempt).mkdir(parents=True)

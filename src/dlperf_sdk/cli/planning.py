@@ -19,6 +19,7 @@ from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.python_version import is_version
 from dlperf_sdk.spec.secret_values import is_hash
+from dlperf_sdk.spec.values import format_scalar
 
 # Placeholders for what a plan cannot know yet.
 _PYTHON = "<python of the environment>"
@@ -243,7 +244,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format_assignments(values: Mapping[str, Any]) -> str:
-    pairs = ", ".join(f"{name} = {value}" for name, value in values.items())
+    pairs = ", ".join(f"{name} = {format_scalar(value)}" for name, value in values.items())
     return _on_one_line(pairs)
 
 

@@ -9,6 +9,7 @@ from dlperf_sdk.cli import model_page
 from dlperf_sdk.reports.blocks import Block, Cell, Column, Heading, Labels, Paragraph, Table
 from dlperf_sdk.reports.numbers import format_count, quantity
 from dlperf_sdk.spec.fields import EFFECTS
+from dlperf_sdk.spec.values import format_scalar
 
 _LISTS = ("models", "frameworks", "data", "samplers", "hooks")
 
@@ -115,4 +116,4 @@ def _arithmetic(details: Mapping[str, Any]) -> list[Block]:
 
 
 def _format_value(value: Any) -> str:
-    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else format_scalar(value)

@@ -11,7 +11,7 @@ import attrs
 from dlperf_sdk.errors import SpecError, UnknownName, Unsupported
 from dlperf_sdk.interfaces.framework import Framework
 from dlperf_sdk.spec.run_spec import RunSpec
-from dlperf_sdk.spec.values import Scalar
+from dlperf_sdk.spec.values import Scalar, format_scalar
 
 
 def split_options(spec: RunSpec, *owners: Any) -> tuple[Any, ...]:
@@ -76,9 +76,7 @@ def options_of(owner: Any, spec: RunSpec) -> Any:
 
 def format_options(values: Mapping[str, Any]) -> str:
     """Return options (name → value) as a user types them, separated by commas: `image_size=64, fused=true`."""
-    return ", ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
-    )
+    return ", ".join(f"{name}={format_scalar(value)}" for name, value in values.items())
 
 
 def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
@@ -87,13 +85,17 @@ def _options(owner: Any, spec: RunSpec, names: set[str]) -> Any:
     for name, value in chosen.items():
         if not _has_type_of(value, defaults[name]):
             raise SpecError(
-                f"The option {name} of {owner.name} is {value!r}; its default is {defaults[name]!r}, "
+                f"The option {name} of {owner.name} is {_quote(value)}; its default is {_quote(defaults[name])}, "
                 f"so it must be {_KINDS[type(defaults[name])]} as well."
             )
     try:
         return owner.Options(**chosen)
     except (TypeError, ValueError) as error:
         raise SpecError(f"The options {format_options(chosen)} do not fit {owner.name}: {error}") from error
+
+
+def _quote(value: Scalar) -> str:
+    return repr(value) if isinstance(value, str) else format_scalar(value)
 
 
 _KINDS: dict[type, str] = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}

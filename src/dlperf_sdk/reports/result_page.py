@@ -27,6 +27,7 @@ from dlperf_sdk.results.result import Imported, Result, Verdict
 from dlperf_sdk.results.summary import KINDS, explain_missing_interval
 from dlperf_sdk.spec.part import PARTS
 from dlperf_sdk.spec.protocol import PROTOCOLS
+from dlperf_sdk.spec.values import format_scalar
 
 
 def page(result: Result, directory: Path | None = None) -> list[Block]:
@@ -89,7 +90,7 @@ def _case(result: Result) -> Labels:
         pairs.append(("Part", f"{spec.part} alone: a step {PARTS[spec.part].step}"))
     if spec.options:
         pairs.append(
-            ("Options", ", ".join(f"{name} = {format_value(value)}" for name, value in spec.options.items()))
+            ("Options", ", ".join(f"{name} = {format_scalar(value)}" for name, value in spec.options.items()))
         )
     changed = "" if protocol == PROTOCOLS[protocol.name] else ", changed"
     pairs.append(

@@ -19,6 +19,14 @@ Scalar = str | int | float | bool | None
 """Type of an option's value."""
 FiniteScalar = Annotated[Scalar, Schema(**keywords_of_type(Finite))]
 
+
+def format_scalar(value: object) -> str:
+    """Format a value as a user types it after `--set NAME=`: `true`, `false` and `null`, else its `str`."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value)
+
+
 MAX_BATCH: Any = "max"
 """Batch size that requests the maximum batch size."""
 
