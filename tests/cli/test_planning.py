@@ -45,3 +45,10 @@ def test_switches_are_shown_as_they_are_typed(capsys):
     assert main(["plan", "torch", "resnet50", "--set", "fused_optimizer=False"]) == 2
     message = "is 'False'; its default is true, so it must be true or false as well."
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_dry_run_refuses_a_trace_that_the_run_would_refuse(capsys):
+    assert main(["run", "numpy", "linear", "--batch-size", "4", "--trace", "--dry-run"]) == 4
+    out, err = capsys.readouterr()
+    assert out == "" and "numpy offers no trace." in err
+    assert main(["run", "torch", "resnet50", "--trace", "--dry-run"]) == 0

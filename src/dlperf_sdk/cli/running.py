@@ -24,7 +24,7 @@ from dlperf_sdk.cli.screen import (
     say,
     show,
 )
-from dlperf_sdk.errors import DlperfError, UsageError
+from dlperf_sdk.errors import DlperfError, Unsupported, UsageError
 from dlperf_sdk.folders import RESULTS
 from dlperf_sdk.hookspecs import hookimpl
 
@@ -107,6 +107,8 @@ def run(
     them (`torch,paddle`, `--batch-size 2,4,8`) measure every combination, as a campaign with one table.
     """
     from dlperf_sdk import api
+    from dlperf_sdk.registry.capabilities import explain_missing_trace
+    from dlperf_sdk.registry.plugins import Registry
 
     if dry_run and output_options.redact:
         raise UsageError("--redact omits names from results, and --dry-run has none; leave one of them out.")
@@ -117,6 +119,8 @@ def run(
         return sweeping.run_sweep(sweep, output_options, common)
     spec = spec_of(framework, model, flags)
     if dry_run:
+        if trace and (refusal := explain_missing_trace(Registry().framework(spec.framework))):
+            raise Unsupported(refusal)
         return _show_plan(spec, common)
     return run_case(
         lambda store, observers: api.run(spec, store=store, observers=observers, trace=trace, progress=False),
