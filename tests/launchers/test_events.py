@@ -65,7 +65,10 @@ def test_an_agent_that_was_never_heard_was_not_started(job, lines, output):
 
 @pytest.mark.parametrize(
     ("commands", "node", "output"),
-    [(1, None, "No agent has sent anything for"), (2, 0, "The agent of node 0 has sent nothing for")],
+    [
+        (1, None, "No agent has sent anything for 0.1 s, the deadline 'start': "),
+        (2, 0, "The agent of node 0 has sent nothing for 0.1 s, the deadline 'start'. "),
+    ],
 )
 def test_silent_launcher_names_node_0_only_if_it_starts_nodes_separately(job, commands, node, output):
     ended = threading.Event()

@@ -52,10 +52,13 @@ def launch_events(
             try:
                 line = lines.get(timeout)
             except queue.Empty:
+                silence = f"{timeout:g} s" + (
+                    ", the deadline 'start'" if timeout == job.start_timeout else ""
+                )
                 if is_started or job.nodes == 1 or len(launcher.commands(job)) > 1:
-                    yield _missing(host, f"has sent nothing for {timeout:.0f} s", output, phase, is_started)
+                    yield _missing(host, f"has sent nothing for {silence}", output, phase, is_started)
                 else:
-                    yield _in_phase(json.loads(_silent_launcher(timeout)), phase)
+                    yield _in_phase(json.loads(_silent_launcher(silence)), phase)
                 return
             except TimeoutError:
                 raise TimedOut(
@@ -106,10 +109,10 @@ def _missing(
     return _in_phase(json.loads(line), phase)
 
 
-def _silent_launcher(timeout: float) -> bytes:
+def _silent_launcher(silence: str) -> bytes:
     """Return the last event of a launcher that starts all agents with one command and has started none."""
     message = (
-        f"No agent has sent anything for {timeout:.0f} s: the launcher starts all of them or none, and any host may "
+        f"No agent has sent anything for {silence}: the launcher starts all of them or none, and any host may "
         "be the reason. Check that each can be reached from here, and the Python that runs the agents there "
         "(--set agent_python=)."
     )
