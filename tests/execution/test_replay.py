@@ -18,6 +18,7 @@ from dlperf_sdk import RunSpec
 from dlperf_sdk.cli import remote_runs
 from dlperf_sdk.documents import schema
 from dlperf_sdk.documents.field_types import LONGEST_NOTE
+from dlperf_sdk.documents.reading import open_file
 from dlperf_sdk.errors import (
     DlperfError,
     DocumentError,
@@ -358,11 +359,16 @@ def test_a_repeat_that_ends_twice_is_a_failure(told, tmp_path):
     assert result.failure.message == "Repeat 1 of the stream ends twice."
 
 
+def lines_of(path):
+    with open_file(path) as file:
+        yield from remote_runs._lines(file, path)
+
+
 def test_lines_are_not_endless(tmp_path, monkeypatch):
     monkeypatch.setattr(link, "LONGEST_LINE", 50)
     (tmp_path / "events.jsonl").write_bytes(b"short\n" + b"x" * 60)
     with pytest.raises(DocumentError, match="Line 2 has more than 50 bytes"):
-        list(remote_runs._lines(tmp_path / "events.jsonl"))
+        list(lines_of(tmp_path / "events.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -390,23 +396,23 @@ def test_progress_in_a_file_is_not_parsed(tmp_path, monkeypatch):
     (tmp_path / "e").write_bytes(
         b'{"event": "heartbeat"}\n{"event": "progress", "step": 1}\n{"event": "case"}\n'
     )
-    assert [*remote_runs._lines(tmp_path / "e")] == [b'{"event": "case"}\n']
+    assert [*lines_of(tmp_path / "e")] == [b'{"event": "case"}\n']
     monkeypatch.setattr(remote_runs, "_MOST_LINES", 2)
     with pytest.raises(DocumentError, match="may have 2 lines"):
-        list(remote_runs._lines(tmp_path / "e"))
+        list(lines_of(tmp_path / "e"))
 
 
 def test_a_stream_is_read_from_a_regular_file_only(tmp_path):
     os.mkfifo(tmp_path / "events.jsonl")
     for source in (tmp_path / "events.jsonl", Path("/dev/zero")):
         with pytest.raises(DocumentError, match="is not a file"):
-            list(remote_runs._lines(source))
+            list(lines_of(source))
 
 
 def test_line_that_needs_too_much_memory_is_refused(tmp_path):
     (tmp_path / "events.jsonl").write_text('{"event": [' + "{}," * 2_000_000 + "1]}\n")
     with pytest.raises(DocumentError, match="Line 1 would take .* MiB of memory"):
-        list(remote_runs._lines(tmp_path / "events.jsonl"))
+        list(lines_of(tmp_path / "events.jsonl"))
 
 
 def test_case_in_a_container_cannot_be_bundled(tmp_path):
