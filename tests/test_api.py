@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -344,6 +345,7 @@ def test_failing_case_keeps_its_finished_repeats(tmp_path):
         **{**QUICK, "repeats": 3},
     )
     assert (result.status, result.exit_code) == ("timeout", 5)
+    assert re.search(r'dlperf_faulty/worker.py", line \d+ in step', result.failure.traceback)
     assert [repeat.attempt for repeat in result.repeats] == [1]
     assert result.metric("throughput").value > 0
     assert result.verdict("complete-records").outcome == "fail"

@@ -7,6 +7,7 @@ import pytest
 
 from dlperf_sdk import RunSpec
 from dlperf_sdk.errors import Unsupported
+from dlperf_sdk.planning.plan import make_plan
 from dlperf_sdk.registry.capabilities import (
     VOCABULARY,
     check_capabilities,
@@ -111,3 +112,17 @@ def test_each_combination_that_a_plugin_refuses_has_a_next_step(framework):
 )
 def test_instead_of_a_data_source_another_with_the_same_inputs_is_advised(framework, source, advice):
     assert refusal(framework, data=source).endswith(advice)
+
+
+def test_the_trainer_of_a_model_may_support_less_than_the_framework():
+    class Theirs(type(Registry().model("linear"))):
+        name = "theirs"
+        trainers = {"numpy": "dlperf_numpy.worker:Linear"}
+
+        def explain_refusal(self, spec):
+            return "theirs trains on one device only." if spec.topology.devices > 1 else None
+
+    plugins = Registry({"models": {"theirs": Theirs}})
+    assert make_plan(RunSpec(framework="numpy", model="theirs"), plugins).model_options
+    with pytest.raises(Unsupported, match="theirs trains on one device only"):
+        make_plan(RunSpec(framework="numpy", model="theirs", topology="1n2d"), plugins)

@@ -13,6 +13,7 @@ from attrs import frozen
 from dlperf_sdk.documents.field_types import PositiveCount, Schema
 from dlperf_sdk.interfaces.framework import NoOptions
 from dlperf_sdk.spec.data_source import DATA_SOURCES
+from dlperf_sdk.spec.run_spec import RunSpec
 
 Shape = Annotated[tuple[PositiveCount, ...], Schema(maxItems=32)]
 
@@ -154,6 +155,18 @@ class Model(ABC):
         inputs = {model_input.name for model_input in self.inputs(options)}
         names = {field.name for field in attrs.fields(self.Options)}
         return frozenset(source.name for source in DATA_SOURCES if source.feeds(inputs, names))
+
+    def explain_refusal(self, spec: RunSpec) -> str | None:
+        """Return a sentence that says why the model's own trainer cannot run a case; None if it can.
+
+        The trainer is that of the case's framework in `trainers`. The framework's plugin has already accepted the case:
+        refuse here what the plugin supports and this trainer does not, such as a compiler. Never refuse fp32 without a
+        compiler on one device: leave that framework out of `trainers`. The base class refuses nothing.
+
+        Args:
+            spec: The case. Its `device` is resolved, never `auto`.
+        """
+        return None
 
     def flops_per_sample(self, options: Any) -> int:
         """Return the floating-point operations per sample and training step; a multiply-accumulate counts as two.

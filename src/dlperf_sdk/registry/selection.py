@@ -98,6 +98,11 @@ def select_plugins(spec: RunSpec, registry: Registry) -> Selection:
         )
         if spec.python is not None and spec.container is None:  # in a container, it is a command
             _check_python(spec.python, framework.name, environment)
+    if model.name not in framework.trainers:
+        with registry.wrap_plugin_errors("models", model.name, "judge the case"):
+            reason = model.explain_refusal(spec.on_device(device))
+        if reason:
+            raise Unsupported(reason)
     with registry.wrap_plugin_errors("topologies", topology.name, f"place {spec.topology}"):
         topology.validate_options(spec.topology.nodes, topology_options)
         reason = topology.unavailable_reason(spec.topology.nodes, spec.topology.devices_per_node, device)

@@ -1,8 +1,10 @@
 """The bundle's command line: `python BUNDLE agent …` on a node, `python BUNDLE worker …` for each process there."""
 
 import atexit
+import faulthandler
 import json
 import os
+import signal
 import sys
 from typing import List
 
@@ -49,6 +51,8 @@ def _worker(directory: str) -> int:
         return 0
     from dlperf_sdk.worker import trainer
 
+    # The agent ends a trainer that hangs, and reports the stacks that the log then has.
+    faulthandler.register(signal.SIGTERM, chain=True)
     _limit_memory(request)
     cluster = request.cluster(order["nodes"])
     return trainer.run(request, cluster, process, order["attempt"], directory, _wait_for_go)

@@ -83,10 +83,10 @@ class Attempt:
         return [worker for worker in self.workers if worker.process.role != SERVICE]
 
     def check(self) -> None:
-        """Update the state of every worker (`ended`, `detected_failure`), and kill workers that missed a deadline.
+        """Update the state of every worker (`ended`, `detected_failure`), and end workers that missed a deadline.
 
-        A worker that missed a deadline has the failure as its `detected_failure`. If a worker has ended, the processes
-        that it left in its process group are killed.
+        A worker that missed a deadline has the failure as its `detected_failure`; once the worker has ended, the
+        failure has its stacks. If a worker has ended, the processes that it left in its process group are killed.
         """
         for worker in self.workers:
             if worker.ended:
@@ -102,11 +102,12 @@ class Attempt:
                     )
                 elif worker.process.role != SERVICE and worker.detected_failure is None:
                     worker.detected_failure = worker.check_disk()
+                elif worker.detected_failure is not None:
+                    worker.detected_failure["traceback"] = worker.stacks()
                 continue
-            overdue = worker.check_deadline()
-            if overdue is not None and worker.detected_failure is None:
-                worker.detected_failure = overdue
-                worker.signal(signal.SIGKILL)
+            worker.detected_failure = worker.detected_failure or worker.check_deadline()
+            if worker.detected_failure is not None:
+                worker.end_late()
 
     def ready(self) -> bool:
         """Return True if every trainer waits for its window to begin; also if the node has no trainers."""

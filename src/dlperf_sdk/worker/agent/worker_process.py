@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,11 @@ DEEPEST_RECORD = 32
 """Maximum number of objects and arrays inside each other, so that every reader of the record can follow."""
 LONGEST_LOG = 256 * 1024
 """Bytes of a worker's log that are reported: its end."""
+_PRINTING = 1.0
+"""Seconds that a process has to print its stacks and to end."""
+_STACKS = re.compile(r"^(?:Current t|T)hread 0x[0-9a-f]+ .*\(most recent call first\):$", re.MULTILINE)
+"""First line of what `faulthandler` prints."""
+_LONGEST_STACKS = 8000
 _PROBE = 16384
 """Bytes that `WorkerProcess.check_disk` writes to find out whether the disk is full."""
 
@@ -55,6 +61,8 @@ class WorkerProcess:
         without one."""
         self.ended = False
         """True once the agent has seen that the process ended; the agent sets it."""
+        self._kill_at: Optional[float] = None
+        """Time at which a late process is killed; None as long as it has not been asked to end."""
         self._record: Optional[Dict[str, Any]] = None
         self.why_no_record = "left no readable record"
         """The reason why `record` returned None: a phrase that continues a sentence about the worker."""
@@ -131,7 +139,7 @@ class WorkerProcess:
             return None
         return failure(
             "timeout",
-            "%s got no further in phase '%s' for %.0f s, which is its deadline; it was ended. If it was only slow, "
+            "%s got no further in phase '%s' for %g s, which is its deadline; it was ended. If it was only slow, "
             "allow more with the deadline '%s'; its log shows what it did last."
             % (self.name, phase, limit, key),
             phase,
@@ -175,6 +183,24 @@ class WorkerProcess:
             os.killpg(self.popen.pid, number)
         except (ProcessLookupError, PermissionError):
             pass
+
+    def end_late(self) -> None:
+        """End a trainer that missed a deadline: with SIGTERM, at which it prints its stacks, and later with SIGKILL.
+
+        Call this until the process has ended.
+        """
+        now = time.monotonic()
+        if self._kill_at is None:
+            self._kill_at = now + _PRINTING
+            self.signal(signal.SIGTERM)
+        elif now > self._kill_at:
+            self.signal(signal.SIGKILL)
+
+    def stacks(self) -> Optional[str]:
+        """Return the stacks that the process printed at a SIGTERM, at most 8,000 characters; None without any."""
+        log = self.log()
+        printed = _STACKS.search(log)
+        return log[printed.start() :].rstrip()[:_LONGEST_STACKS] if printed else None
 
     def exit(self) -> Dict[str, Any]:
         """Return how the process ended, in the form of `dlperf_sdk.results.records.Exit`.
