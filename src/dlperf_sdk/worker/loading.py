@@ -4,7 +4,6 @@ import collections
 import functools
 import multiprocessing.util
 import os
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy
@@ -239,6 +238,8 @@ class ThreadLoader(Loader):
             draws: An endless iterable over the keys of the batches: a list of pairs (draw, sample) for each batch.
             request: Not used.
         """
+        from concurrent.futures import Future, ThreadPoolExecutor  # 3 ms, which most workers do not need
+
         pool = ThreadPoolExecutor(self.workers)
         pending: "Deque[Future[Any]]" = collections.deque()
         try:
