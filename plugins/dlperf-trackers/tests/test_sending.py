@@ -84,9 +84,9 @@ def test_a_folder_with_campaigns_alone_is_explained(tmp_path, plant, capsys):
     plant("")
     (tmp_path / "campaigns/a-sweep/runs").mkdir(parents=True)
     (tmp_path / "campaigns/a-sweep/campaign.json").write_text("{}")
-    for folder in ("campaigns", "."):
+    for folder, named in (("campaigns", "a-sweep/runs"), (".", "a-sweep")):
         assert track(["mlflow", str(tmp_path / folder)]) == 5
-        assert f"Name one of them instead, such as {tmp_path}/campaigns/a-sweep" in capsys.readouterr().err
+        assert f"such as {tmp_path}/campaigns/{named}." in capsys.readouterr().err
 
 
 def test_nothing_is_sent_without_the_variable(result, monkeypatch):
